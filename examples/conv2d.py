@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilelang import dims, empty, f32, grid, load, tile, tune, zeros
+from tilelang import dims, empty, f32, grid, load, range, tile, tune, zeros
 
 N, C, H, W, F, R, S = dims("N C H W F R S")
 
@@ -31,10 +31,9 @@ def conv2d(x: f32[N, C, H, W], w: f32[F, C, R, S], *, stride: int = 1, pad: int 
 def reference(x: np.ndarray, w: np.ndarray, stride: int = 1, pad: int = 1) -> np.ndarray:
     x = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (pad, pad), (pad, pad)))
     (n, _, h, width), (f, _, r, s) = x.shape, w.shape
-    oh, ow = max(0, (h - r) // stride + 1), max(0, (width - s) // stride + 1)
+    oh, ow = np.maximum(0, ((h - r) // stride + 1, (width - s) // stride + 1))
     out = np.zeros((n, f, oh, ow))
-    for i in range(r):
-        for j in range(s):
-            patch = x[:, :, i : i + stride * oh : stride, j : j + stride * ow : stride]
-            out += np.einsum("fc,nchw->nfhw", w[:, :, i, j].astype(np.float64), patch[:, :, :oh, :ow])
+    for i, j in np.ndindex(r, s):
+        patch = x[:, :, i : i + stride * oh : stride, j : j + stride * ow : stride]
+        out += np.einsum("fc,nchw->nfhw", w[:, :, i, j].astype(np.float64), patch[:, :, :oh, :ow])
     return out

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilelang import dims, empty, exp, f32, grid, relu, sigmoid, tile, tune
+from tilelang import abs, dims, empty, exp, f32, grid, relu, sigmoid, tile, tune
 
 M, N = dims("M N")
 

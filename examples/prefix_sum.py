@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilelang import cumsum, dims, empty, f32, grid, tile, tune, zeros
+from tilelang import cumsum, dims, empty, f32, grid, range, sum, tile, tune, zeros
 
 M, N = dims("M N")
 
