@@ -6,7 +6,30 @@ import math
 
 import numpy as np
 
-from tilelang import Tensor, bf16, cast, dims, dtypes, empty, exp, f16, f32, full, grid, inf, iota, max, min, pipelined, rsqrt, sqrt, sum, tile, tune, where, zeros
+from tilelang import (
+    Tensor,
+    bf16,
+    cast,
+    dims,
+    dtypes,
+    empty,
+    exp,
+    f16,
+    f32,
+    full,
+    grid,
+    inf,
+    iota,
+    max,
+    min,
+    pipelined,
+    rsqrt,
+    sum,
+    tile,
+    tune,
+    where,
+    zeros,
+)
 
 B, H, S, T, D = dims("B H S T D")
 Float = dtypes(f32, f16, bf16)

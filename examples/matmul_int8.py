@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilelang import dims, empty, grid, i32, i8, pipelined, tile, tune, zeros
+from tilelang import dims, empty, grid, i8, i32, pipelined, tile, tune, zeros
 
 M, N, K = dims("M N K")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilelang import Tensor, bf16, cast, dims, dtypes, empty, f16, f32, grid, mean, rsqrt, sqrt, tile, tune
+from tilelang import Tensor, bf16, cast, dims, dtypes, empty, f16, f32, grid, mean, rsqrt, tile, tune
 
 M, N = dims("M N")
 Float = dtypes(f32, f16, bf16)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilelang import Tensor, bf16, dims, dtypes, empty, f16, f32, f64, grid, i32, i64, i8, tile, tune, u8
+from tilelang import Tensor, bf16, dims, dtypes, empty, f16, f32, f64, grid, i8, i32, i64, tile, tune, u8
 
 M, N = dims("M N")
 Element = dtypes(f32, f64, f16, bf16, i8, u8, i32, i64)
