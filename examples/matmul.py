@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilelang import Tensor, acc_type, bf16, dims, dtypes, empty, f16, f32, f64, grid, matmul, pipelined, tile, tune, zeros
+from tilelang import Tensor, acc_type, bf16, dims, dtypes, empty, f16, f32, f64, grid, pipelined, tile, tune, zeros
 
 M, N, K = dims("M N K")
 Float = dtypes(f32, f64, f16, bf16)
