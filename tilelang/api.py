@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from math import inf, nan, pi
 from typing import Any, NoReturn
 
-__all__ = [  # fmt: skip
+__all__ = [
     "abs", "accumulator", "acc_type", "all", "any", "argmax", "argmin", "atomic_add", "atomic_max", "atomic_min", "broadcast", "cast", "cdiv", "ceil",
     "clamp", "copy", "cos", "cumsum", "empty", "erf", "exp", "exp2", "expand", "fill", "floor", "fma", "full", "gather", "gelu", "gemm", "grid", "inf",
     "iota", "isinf", "isnan", "load", "local", "log", "log2", "matmul", "max", "mean", "min", "nan", "ones", "parallel", "pi", "pipelined", "prod",
     "range", "reinterpret", "relu", "reshape", "round", "rsqrt", "shared", "sigmoid", "silu", "sin", "sqrt", "static_range", "sum", "tanh",
     "transpose", "where", "zeros",
-]  # fmt: skip
+]
 
 
 def _outside(name: str) -> NoReturn:
