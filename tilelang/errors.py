@@ -236,6 +236,13 @@ CATALOGUE: dict[str, Entry] = {
     ),
 }
 
+# Wordings that both frontends use.
+NOT_A_TARGET = "expected a name or a place such as x[i] to assign to, found {}"
+NOT_A_LOOP_VARIABLE = "expected a name for the loop variable, found {}"
+TUPLE_UPDATE = "expected one name or place before {!r}, found a tuple"
+TOO_DEEP = "this is nested more than {} deep, expected fewer levels"
+TOO_DEEP_HELP = "name the inner parts in assignments of their own"
+
 # What Python has and tile programs do not: the wording of the error, and what to write instead.
 CONSTRUCTS: dict[str, tuple[str, str]] = {
     "class": ("a class", "write functions; group values in a tuple"),
@@ -282,5 +289,4 @@ CONSTRUCTS: dict[str, tuple[str, str]] = {
     "type-parameter": ("a type parameter", "declare 'Float = dtypes(f32, f16)' at the top"),
     "type-alias": ("a type statement", "declare 'Float = dtypes(f32, f16)' at the top"),
     "async": ("an async function or loop", "remove 'async'"),
-    "other": ("this Python construct", "see the list of statements and expressions in the language reference"),
 }

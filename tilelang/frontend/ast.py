@@ -263,6 +263,37 @@ class Module(Node):
     functions: list[Function] = field(default_factory=list)
 
 
+_KINDS: dict[type[Node], str] = {
+    Attribute: "an attribute",
+    Bool: "a constant",
+    Call: "a call",
+    Compare: "a comparison",
+    NoneLiteral: "None",
+    Number: "a number",
+    String: "a string",
+    Subscript: "a subscript",
+    TupleExpr: "a tuple",
+}
+
+
+def kind_of(node: Expr) -> str:
+    """What an expression is, in words for a message."""
+    return _KINDS.get(type(node), "an expression")
+
+
+def bad_target(target: Expr, *, names_only: bool = False) -> Expr | None:
+    """The part of an assignment's target that cannot be assigned to, or None. A loop variable takes only names."""
+    match target:
+        case Name():
+            return None
+        case Subscript() if not names_only:
+            return None
+        case TupleExpr(items=items) if items and not (names_only and any(isinstance(i, TupleExpr) for i in items)):
+            return next((bad for i in items if (bad := bad_target(i, names_only=names_only)) is not None), None)
+        case _:
+            return target
+
+
 def clean_doc(text: str) -> str | None:
     """A docstring without the indentation of its lines; None when nothing is left."""
     lines = [line.rstrip() for line in inspect.cleandoc(text).split("\n")]
@@ -397,7 +428,9 @@ def _bare(node: TupleExpr) -> str:
 
 
 def _docstring(doc: str, pad: str) -> str:
-    safe = "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in doc.replace("\\", r"\\"))
+    safe = "".join(
+        c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in doc.replace("\\", r"\\")
+    )
     lines = safe.replace('"""', r"\"\"\"").split("\n")
     if lines[-1].endswith('"'):
         lines[-1] = lines[-1][:-1] + r"\""
@@ -452,7 +485,11 @@ def _function(node: Function) -> list[str]:
         params.append(p.name + annotation + (f"{equals}{_expr(p.default)}" if p.default is not None else ""))
     result = f" -> {_expr(node.result)}" if node.result is not None else ""
     doc = [_docstring(node.doc, "    ")] if node.doc else []
-    return [f"def {node.name}({', '.join(params)}){result}:", *doc, *(_block(node.body, "") if node.body or not doc else [])]
+    return [
+        f"def {node.name}({', '.join(params)}){result}:",
+        *doc,
+        *(_block(node.body, "") if node.body or not doc else []),
+    ]
 
 
 def _module(node: Module) -> str:

@@ -134,7 +134,9 @@ class Layout:
         kind, start, end = token.type, start_of(token), end_of(token)
         if kind in _OPEN:
             if len(self.brackets) >= _MAX_NESTING:
-                raise Problem("syntax", start, end, f"brackets are nested more than {_MAX_NESTING} deep, expected fewer")
+                raise Problem(
+                    "syntax", start, end, f"brackets are nested more than {_MAX_NESTING} deep, expected fewer"
+                )
             self.brackets.append(token)
         elif kind in _CLOSE:
             if not self.brackets:
@@ -163,7 +165,7 @@ class Layout:
             case "PREFIXED":
                 return unsupported("bytes" if "b" in token.lower() else "f-string", start, end + 1)
             case "OPEN_STRING":
-                return Problem("syntax", start, end, f"the string that starts with {str(token)} has no end")
+                return Problem("syntax", start, end, f"the string that starts with {token!s} has no end")
             case "LBRACE" | "RBRACE":
                 return unsupported("dict", start, end)
             case "SEMICOLON":
@@ -171,7 +173,11 @@ class Layout:
             case "WALRUS":
                 return unsupported("walrus", start, end)
             case _:
-                what = "a backslash continues a line only at its end" if token == "\\" else f"unexpected character {_char(token)}"
+                what = (
+                    "a backslash continues a line only at its end"
+                    if token == "\\"
+                    else f"unexpected character {_char(token)}"
+                )
                 help = "write 'a != b' or 'not a'" if token == "!" else None
                 return Problem("syntax", start, end, what, help)
 
@@ -227,7 +233,13 @@ def explain(token: Token, accepts: set[str], layout: Layout, spelling: dict[str,
 
 
 def _construct(
-    token: Token, before: Token | None, wants_value: bool, fresh: bool, brackets: list[Token], could: set[str], text: str
+    token: Token,
+    before: Token | None,
+    wants_value: bool,
+    fresh: bool,
+    brackets: list[Token],
+    could: set[str],
+    text: str,
 ) -> str | None:
     """The Python construct that an unexpected token starts, if it is one."""
     in_params = wants_value is False and "NAME" in could and bool(brackets)
@@ -259,7 +271,11 @@ def _construct(
             return None
     if previous in ("match", "type") and token.type == "NAME":
         return "match" if previous == "match" else "type-alias"
-    return "star-parameter" if previous == "*" and token.type == "NAME" and in_params is False and brackets and "," in could else None
+    return (
+        "star-parameter"
+        if previous == "*" and token.type == "NAME" and in_params is False and brackets and "," in could
+        else None
+    )
 
 
 def _is_left_of(start: int, bracket: Token, text: str) -> bool:
