@@ -29,13 +29,14 @@ def _check_sizes(op: Operation, sizes: tuple[Value, ...], type: Type) -> None:
 
 
 class Load(Operation, name="tile.load"):
-    """A tile read from a buffer."""
+    """A tile read from a buffer. tokens: what must be complete before the read (asynchronous copies, dist.wait)."""
 
     __slots__ = ()
     buffer = operand()
     offsets = operands()
     sizes = operands()
     pad = optional_operand()
+    tokens = operands()
     dropped = attr(tuple, ())
     steps = attr(tuple, ())
     out = result()
@@ -43,9 +44,9 @@ class Load(Operation, name="tile.load"):
     @classmethod
     def of(
         cls, buffer: Value, offsets: list[Value], sizes: list[Value], type: TileType, pad: Value | None = None,
-        dropped: tuple[int, ...] = (), steps: tuple[int, ...] = (),
+        dropped: tuple[int, ...] = (), steps: tuple[int, ...] = (), tokens: tuple[Value, ...] = (),
     ) -> Load:  # fmt: skip
-        return cls([buffer, offsets, sizes, pad], [type], access_attrs(dropped, steps))
+        return cls([buffer, offsets, sizes, pad, tokens], [type], access_attrs(dropped, steps))
 
     def verify_(self) -> None:
         check_access(self, self.buffer.type, self.offsets, self.out.type, self.dropped, self.steps)
