@@ -41,7 +41,7 @@ class Source:
 
     def __init__(self, path: str, text: str, first_line: int = 1, columns: int = 0) -> None:
         self.path = path
-        self.text = text
+        self.text = text.removeprefix("\ufeff")  # a byte order mark is no part of the program
         self.first_line = first_line
         self.columns = columns
         self._starts: list[int] | None = None

@@ -234,6 +234,10 @@ CATALOGUE: dict[str, Entry] = {
         "accumulate in a wider type",
         "Check mode: a result outside the range of its type.",
     ),
+    # -- IR text and pipelines --------------------------------------------------------------------------------------
+    "ir-syntax": Entry("{what}", None, "IR text that cannot be read; the message says what was found and expected."),
+    "ir-rule": Entry("{what}", None, "IR that breaks a rule of the verifier: an op, its types, or the level it is at."),
+    "pipeline": Entry("{what}", None, "A pipeline string names a pass or an option that is not there, or a value of another type."),
 }
 
 # Wordings that both frontends use.

@@ -7,7 +7,7 @@ Nodes compare equal when they say the same thing; spans do not take part. `dump`
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Literal
 
@@ -300,6 +300,14 @@ def clean_doc(text: str) -> str | None:
     return "\n".join(lines).strip() or None
 
 
+def split_doc(body: Sequence[Stmt]) -> tuple[str | None, list[Stmt]]:
+    """The docstring of a body (None when it has none, or an empty one), and the statements after it."""
+    doc, rest = None, list(body)
+    while doc is None and rest and isinstance(rest[0], ExprStmt) and isinstance(rest[0].value, String):
+        doc = clean_doc(rest.pop(0).value.value)  # pyright: ignore[reportAttributeAccessIssue]
+    return doc, rest or ([Pass(body[0].span)] if doc is None and body else [])
+
+
 # -- walking and printing ------------------------------------------------------------------------------------------
 
 
@@ -434,6 +442,8 @@ def _docstring(doc: str, pad: str) -> str:
     lines = safe.replace('"""', r"\"\"\"").split("\n")
     if lines[-1].endswith('"'):
         lines[-1] = lines[-1][:-1] + r"\""
+    if len(lines) > 1 and all(line.startswith(" ") for line in lines[1:] if line):
+        lines.insert(0, "")  # so that the first line takes part in finding the common indentation
     return f'{pad}"""' + "\n".join([lines[0], *(pad + line if line else "" for line in lines[1:])]) + '"""'
 
 

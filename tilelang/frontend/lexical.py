@@ -104,7 +104,7 @@ class Layout:
         if "#" in indent:  # a comment at the very end of the text
             return
         top = levels[-1]
-        if (level > top) != (level[1] > top[1]) or (level < top) != (level[1] < top[1]):
+        if (level[0] > top[0], level[0] < top[0]) != (level[1] > top[1], level[1] < top[1]):
             what = "this line is indented with a mixture of tabs and spaces that the line above does not have"
             raise Problem("indentation", at, at, what, "indent with spaces only")
         if level > top:
@@ -146,8 +146,8 @@ class Layout:
                 what = f"{str(token)!r} does not close {str(opened)!r}"
                 raise Problem("syntax", start, end, what, None, (f"{str(opened)!r} is opened here", start_of(opened)))
         elif kind == "NAME":
-            if not token.isascii() and not unicodedata.normalize("NFKC", token).isidentifier():
-                bad = next(c for c in token if not ("a" + unicodedata.normalize("NFKC", c)).isidentifier())
+            if not token.isidentifier():
+                bad = next((c for c in token if not f"a{c}".isidentifier()), token[0])
                 raise Problem("syntax", start, end, f"the character {_char(bad)} cannot be part of a name")
         elif kind == "NUMBER":
             if not _NUMBER.fullmatch(token):
@@ -221,14 +221,20 @@ def explain(token: Token, accepts: set[str], layout: Layout, spelling: dict[str,
         return Problem("indentation", at, at if kind == "$END" else end, what, "indent the body, or write 'pass'")
     construct = _construct(token, before, wants_value, fresh, brackets, could, text)
     if construct:
-        return unsupported(construct, start, end)
+        return unsupported(construct, start, start + 3 if construct == "ellipsis" else end)
+    if before == ":" and token in _HEADERS and kind != "NAME":
+        return Problem(
+            "syntax", start, end, f"expected {str(token)!r} on a line of its own, below this one and indented"
+        )
     if token in ("else", "elif") and fresh:
+        if _sibling(tokens, start, text) in ("for", "while") and token == "else":
+            return unsupported("loop-else", start, end)
         return Problem("syntax", start, end, f"{str(token)!r} has no 'if' at the same indentation before it")
     if on_new_line or kind in ("_NL", "$END", "_DEDENT"):
         start = end = end_of(before) if before is not None else start
     header = ":" in could and "=" not in could and not brackets and not wants_value
     expected = [f"':' after {_header(tokens)}"] if header else _expected(could, wants_value, bool(brackets))
-    help = "a comparison is written '=='" if token == "=" and "==" in could else None
+    help = "a comparison is written '=='" if token == "=" and (header or "==" in could) else None
     return Problem("syntax", start, end, f"expected {_either(expected)}, found {_found(token)}", help)
 
 
@@ -263,7 +269,7 @@ def _construct(
             return "decorator"
         case "." if wants_value and text.startswith("...", start_of(token)):
             return "ellipsis"
-        case "in" | "not" if not wants_value and ("+" in could):
+        case "in" | "not" if not wants_value and not fresh:
             return "membership"
         case "import" if fresh:
             return "import"
@@ -278,14 +284,27 @@ def _construct(
     )
 
 
+def _indent(at: int, text: str) -> int:
+    """By how many characters the line of an offset is indented."""
+    line = at = max(text.rfind("\n", 0, at), text.rfind("\r", 0, at)) + 1
+    while at < len(text) and text[at] in " \t\f":
+        at += 1
+    return at - line
+
+
 def _is_left_of(start: int, bracket: Token, text: str) -> bool:
     """Whether the line of `start` is indented no more than the line on which the bracket was opened."""
+    return _indent(start, text) <= _indent(start_of(bracket), text)
 
-    def indent(at: int) -> int:
-        line = max(text.rfind("\n", 0, at), text.rfind("\r", 0, at)) + 1
-        return len(text[line:]) - len(text[line:].lstrip(" \t\f"))
 
-    return indent(start) <= indent(start_of(bracket))
+def _sibling(tokens: list[Token], start: int, text: str) -> str:
+    """The first word of the statement before `start` that has the same indentation."""
+    own = _indent(start, text)
+    for before, token in zip(reversed(tokens[:-1]), reversed(tokens), strict=False):
+        if before.type in ("_NL", "_INDENT", "_DEDENT") and token.type not in ("_NL", "_INDENT", "_DEDENT"):
+            if _indent(start_of(token), text) == own:
+                return str(token)
+    return ""
 
 
 def _header(tokens: list[Token]) -> str:
@@ -318,7 +337,7 @@ def _found(token: Token) -> str:
     if token.type in _WORDS:
         return _WORDS[token.type]
     names = {"NAME": f"name {str(token)!r}", "NUMBER": f"number {token}", "STRING": "a string"}
-    return names.get(token.type, repr(str(token)))
+    return names.get(token.type, f"the keyword {str(token)!r}" if token.isalpha() else repr(str(token)))
 
 
 def _either(words: list[str]) -> str:

@@ -201,13 +201,10 @@ class _Reader:
     def function(self, node: py.FunctionDef) -> ast.Function:
         for parameter in getattr(node, "type_params", ()):
             self.unsupported("type-parameter", self.span(parameter))
-        doc, body = None, node.body
-        match body[0]:
-            case py.Expr(value=py.Constant(value=str(text))):
-                doc, body = ast.clean_doc(text), body[1:]
+        doc, body = ast.split_doc(self.block(node.body))
         result = self.expr(node.returns) if node.returns is not None else None
         params = self.parameters(node.args)
-        return ast.Function(self.span(node), node.name, params, result, self.block(body), doc, self.name_span(node))
+        return ast.Function(self.span(node), node.name, params, result, body, doc, self.name_span(node))
 
     def parameters(self, args: py.arguments) -> list[ast.Param]:
         for star in (args.vararg, args.kwarg):

@@ -15,7 +15,7 @@ from tilelang.diagnostics import Diagnostics, Note, Source, Span
 from tilelang.errors import TOO_DEEP, TOO_DEEP_HELP
 from tilelang.frontend import ast
 from tilelang.frontend.lexical import MARGIN, Layout, Problem, explain
-from tilelang.frontend.tree import TreeBuilder, split_doc
+from tilelang.frontend.tree import TreeBuilder
 
 _GRAMMAR = Path(__file__).with_name("tile.lark")
 _LOCK = threading.Lock()  # the one parser keeps the state of a parse
@@ -30,12 +30,11 @@ _CUTS = re.compile(
 def parse_module(source: Source, diagnostics: Diagnostics) -> ast.Module:
     """Reads a .tile file. Errors go to `diagnostics`; the module then has what could be read."""
     text = source.text
-    first = 1 if text.startswith("\ufeff") else 0
     with _LOCK:
-        statements, problem = _parse(source, first, len(text), diagnostics)
+        statements, problem = _parse(source, 0, len(text), diagnostics)
         if problem is not None:
-            cuts = [m.end() for m in _CUTS.finditer(text, first) if m["cut"]]
-            parts = [_parse(source, a, b, diagnostics) for a, b in zip([first, *cuts], [*cuts, len(text)], strict=True)]
+            cuts = [m.end() for m in _CUTS.finditer(text) if m["cut"]]
+            parts = [_parse(source, a, b, diagnostics) for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
             statements = [s for part, _ in parts for s in part]
             for p in [p for _, p in parts if p is not None] or [problem]:
                 _report(p, source, diagnostics)
@@ -131,9 +130,8 @@ class _Assembly:
 
     def module(self, statements: list[ast.Node]) -> ast.Module:
         module = ast.Module(Span(self.source, 0, len(self.source.text)), self.source)
-        body = [s for s in statements if isinstance(s, ast.Stmt)]
-        if body and body[0] is statements[0]:
-            module.doc, rest = split_doc(body[:1])
+        if statements and isinstance(statements[0], ast.ExprStmt):
+            module.doc, rest = ast.split_doc(statements[:1])
             statements = [*rest, *statements[1:]]
         for s in statements:
             match s:

@@ -154,7 +154,7 @@ class TreeBuilder:
     def function(self, span: Span, keyword: Any, name: Any, *rest: Any) -> ast.Function:
         params = next((c for c in rest if isinstance(c, _Group)), None)
         result = next((c for c in rest if isinstance(c, ast.Expr)), None)
-        doc, body = split_doc(rest[-1])
+        doc, body = ast.split_doc(rest[-1])
         found = self.parameters(params) if params is not None and params is not rest[-1] else []
         return ast.Function(span, _name(name), found, result, body, doc, self.span_of(name))
 
@@ -188,7 +188,7 @@ class TreeBuilder:
 
     @_rule
     def param(self, span: Span, name: str, *rest: _Group) -> ast.Param:
-        parts: dict[str, ast.Expr] = dict(rest)
+        parts: dict[str, Any] = {part[0]: part[1] for part in rest}
         return ast.Param(span, _name(name), parts.get("annotation"), parts.get("default"), "positional")
 
     @_rule
@@ -375,9 +375,3 @@ class TreeBuilder:
 def _name(token: str) -> str:
     """A name as Python compares it."""
     return str(token) if token.isascii() else unicodedata.normalize("NFKC", token)
-
-
-def split_doc(body: list[ast.Stmt]) -> tuple[str | None, list[ast.Stmt]]:
-    if body and isinstance(body[0], ast.ExprStmt) and isinstance(body[0].value, ast.String):
-        return ast.clean_doc(body[0].value.value), list(body[1:])
-    return None, list(body)
