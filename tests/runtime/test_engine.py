@@ -52,7 +52,6 @@ def test_libm_and_global_data() -> None:
       ret i64 %i
     }
     """
-    import math
 
     module = load_object(compile_object(ir, host_target()))
     assert F64(module.address("f"))(0.5) == pytest.approx(math.exp(math.erf(0.5)), rel=1e-15)
