@@ -39,6 +39,13 @@ _REFUSED = {
 }  # fmt: skip
 
 
+# Constructs that bind names in another way than by assignment, or in a scope of their own.
+_BINDS_ELSEWHERE = {
+    "ClassDef", "FunctionDef", "AsyncFunctionDef", "Lambda", "Global", "Nonlocal", "ListComp", "SetComp", "DictComp",
+    "GeneratorExp", "ExceptHandler", "Import", "ImportFrom", "Match", "TypeAlias",
+}  # fmt: skip
+
+
 class Read(NamedTuple):
     """A function as read: its tree, the source that its spans point into, and the values of the outside names it uses."""
 
@@ -140,16 +147,22 @@ def _unavailable(fn: FunctionType, why: str) -> TileError:
 
 
 def _agrees(node: py.FunctionDef, fn: FunctionType) -> bool:
-    """Whether the tree can be that of the function: its name, parameters and variables are in the code."""
+    """Whether the tree can be that of the function: it has the name, parameters and variables of the code."""
     code, args = fn.__code__, node.args
-    params = [*args.posonlyargs, *args.args, *args.kwonlyargs]
-    mangled = node.name == code.co_name or code.co_name.endswith(node.name)
-    known = {*code.co_varnames, *code.co_cellvars}
-    names = {n.id for n in py.walk(node) if isinstance(n, py.Name) and isinstance(n.ctx, py.Store)}
-    inner = any(type(n).__name__ in ("Lambda", "FunctionDef", "ClassDef", "Global", "Nonlocal") or type(n).__name__.endswith("Comp")
-                or isinstance(n, py.GeneratorExp) for n in py.walk(node) if n is not node)  # fmt: skip
-    declared = [p.arg for p in params] == list(code.co_varnames[: len(params)])
-    return mangled and declared and (inner or names <= known)
+    positional = [p.arg for p in (*args.posonlyargs, *args.args)]
+    params = positional + [p.arg for p in args.kwonlyargs]
+    if node.name != code.co_name or params != list(code.co_varnames[: len(params)]):
+        return False
+    if (len(positional), len(params)) != (code.co_argcount, code.co_argcount + code.co_kwonlyargcount):
+        return False
+    inside = [n for n in py.walk(node) if n is not node]
+    if any(type(n).__name__ in _BINDS_ELSEWHERE for n in inside):
+        return True  # refused later, with a better message
+    declared = {id(n.target) for n in inside if isinstance(n, py.AnnAssign) and n.value is None}
+    names = {n.id for n in inside if isinstance(n, py.Name) and isinstance(n.ctx, py.Store) and id(n) not in declared}
+    names.update(params, (a.arg for a in (args.vararg, args.kwarg) if a is not None))
+    own = {n for n in (*code.co_varnames, *code.co_cellvars) if n[0] != "@"}  # pytest's assert makes variables with "@"
+    return names == own
 
 
 def _depth(node: py.AST) -> int:

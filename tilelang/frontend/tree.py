@@ -374,4 +374,4 @@ class TreeBuilder:
 
 def _name(token: str) -> str:
     """A name as Python compares it."""
-    return str(token) if token.isascii() else unicodedata.normalize("NFKC", token)
+    return unicodedata.normalize("NFKC", str(token))
