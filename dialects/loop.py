@@ -67,7 +67,7 @@ class For(Operation, name="loop.for", variadic_results=True):
 
     def evaluate(self, frame: Any, *args: Any) -> Any:
         lower, upper, step, *values = args
-        for i in range(int(lower), int(upper), int(step)):
+        for i in frame.iterations(self, range(int(lower), int(upper), int(step))):
             values = frame.run(self.body, (i, *values))
         return tuple(values)
 

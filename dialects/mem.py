@@ -14,14 +14,14 @@ from tilelang.ir.types import BufferType, Type, element_of, index, token
 
 
 class _Mem(Operation):
-    """Base: evaluation of every op is the function of the same name in runtime.memory."""
+    """Base: evaluation of every op is the function of the same name in runtime.structured."""
 
     __slots__ = ()
 
     def evaluate(self, frame: Any, *args: Any) -> Any:
-        from tilelang.runtime import memory
+        from tilelang.runtime import structured
 
-        return getattr(memory, self.name.partition(".")[2])(self, frame, args)
+        return structured.evaluate(self, frame, args)
 
 
 class Alloc(_Mem, name="mem.alloc"):

@@ -483,9 +483,9 @@ DIALECT = Dialect("tile", [*MEMORY, *VALUES], "tile values")
 
 
 def _evaluate(self: Operation, frame: Any, *args: Any) -> Any:
-    from tilelang.runtime import numerics
+    from tilelang.runtime import arrays
 
-    return numerics.on_arrays(self, frame, args)
+    return arrays.evaluate(self, frame, args)
 
 
 for _cls in VALUES:

@@ -18,7 +18,7 @@ class _Vec(Operation):
     def evaluate(self, frame: Any, *args: Any) -> Any:
         from tilelang.runtime import registers
 
-        return getattr(registers, self.name.partition(".")[2])(self, frame, args)
+        return registers.evaluate(self, frame, args)
 
 
 class Alloc(_Vec, name="vec.alloc"):
