@@ -397,6 +397,33 @@ def test_narrowing_f64() -> None:
     assert np.array_equal(ours[0], brain[1:]) and np.array_equal(ours[1], brain[:-1]) and np.array_equal(ours[2], brain)
 
 
+def test_kernels_for_a_cpu_without_half_precision_link_and_run() -> None:
+    """Code for the baseline CPU calls the conversions; load_object provides them."""
+    host = host_target()
+    target = get_target("cpu", cpu="x86-64") if host.triple.startswith("x86") else host
+    for name, kind, dtype in (("half", "half", np.dtype(np.float16)), ("brain", "bfloat", np.dtype(ml_dtypes.bfloat16))):
+        ir = f"""
+        define void @{name}(ptr %in, ptr %out, ptr %back) {{
+          %x = load <8 x double>, ptr %in, align 8
+          %n = fptrunc <8 x double> %x to <8 x {kind}>
+          store <8 x {kind}> %n, ptr %out, align 2
+          %w = fpext <8 x {kind}> %n to <8 x double>
+          %f = fptrunc <8 x double> %w to <8 x float>
+          %h = fptrunc <8 x float> %f to <8 x {kind}>
+          %g = fpext <8 x {kind}> %h to <8 x double>
+          store <8 x double> %g, ptr %back, align 8
+          ret void
+        }}
+        """
+        module = load_object(compile_object(ir, target))
+        values = np.array([0.0, -1.0, 1.0009765625, 3.14159, 65519.0, 1e-7, -np.inf, 1e9])
+        out, back = np.empty(8, dtype), np.empty(8)
+        call = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3)(module.address(name))
+        call(values.ctypes.data, out.ctypes.data, back.ctypes.data)
+        with np.errstate(over="ignore"):
+            assert np.array_equal(out, values.astype(dtype)) and np.array_equal(back, out.astype(np.float64))
+
+
 @pytest.mark.parametrize(("system", "machine"), [("Linux", "aarch64"), ("Linux", "riscv64"), ("Darwin", "arm64"), ("Darwin", "x86_64")])
 def test_other_platforms_compile(system: str, machine: str) -> None:
     arm = machine in ("aarch64", "arm64")
