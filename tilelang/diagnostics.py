@@ -1,4 +1,4 @@
-"""Sources, spans and diagnostics: the one way in which every part of the compiler says where something is and what is wrong.
+"""Sources, spans and diagnostics: how every part of the compiler says where something is and what is wrong.
 
 Both frontends make the same spans, every op carries one, and an error looks like this:
 
@@ -232,7 +232,7 @@ class TileError(Exception):
 
 
 class CompilerBug(Exception):
-    """The compiler broke its own rules: never the user's fault. Names the pass and the op, and where to reproduce it."""
+    """The compiler broke its own rules: never the user's fault. Names the pass, the op, and how to reproduce it."""
 
     def __init__(
         self, message: str, *, op: str = "", span: Span | None = None, pass_name: str = "", reproducer: object = ""
@@ -281,7 +281,7 @@ def make(
     severity: str = "error",
     **fields: object,
 ) -> Diagnostic:
-    """A diagnostic from the catalogue, its templates filled with `fields`. KeyError for an unknown slug or a missing field."""
+    """A diagnostic from the catalogue, its templates filled with `fields`. KeyError for an unknown slug or field."""
     entry = CATALOGUE[slug]
     if help is None and entry.help is not None:
         help = entry.help.format_map(fields)

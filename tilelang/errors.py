@@ -1,7 +1,8 @@
 """The catalogue of errors: one entry for each thing that the compiler can say is wrong.
 
-A message says what is, and what was expected. Fields in braces are filled in by `Diagnostics.error(slug, span, field=...)`;
-`{name!r}` prints quotes. A help template uses the same fields; a caller that knows better passes `help=`.
+A message says what is, and what was expected. Fields in braces are filled in by
+`Diagnostics.error(slug, span, field=...)`; `{name!r}` prints quotes. A help template uses the same fields; a caller that
+knows better passes `help=`.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ CATALOGUE: dict[str, Entry] = {
     ),
     "dtype-mismatch": Entry(
         "{what} has {left} and {right}, which have no common type",
-        "cast one of them: cast(x, {suggestion})",
+        "cast one of them: cast(x, dtype)",
         "Two element types that do not mix.",
     ),
     "integer-division": Entry(
@@ -145,7 +146,9 @@ CATALOGUE: dict[str, Entry] = {
         "Control flow needs one truth value.",
     ),
     "break-outside-loop": Entry(
-        "{statement!r} is not inside a serial loop", None, "break and continue belong to for and while loops."
+        "{statement!r} is not inside a serial loop",
+        None,
+        "The statements break and continue belong to for and while loops.",
     ),
     "nested-grid": Entry(
         "a grid loop inside {outer}",
@@ -237,7 +240,9 @@ CATALOGUE: dict[str, Entry] = {
     # -- IR text and pipelines --------------------------------------------------------------------------------------
     "ir-syntax": Entry("{what}", None, "IR text that cannot be read; the message says what was found and expected."),
     "ir-rule": Entry("{what}", None, "IR that breaks a rule of the verifier: an op, its types, or the level it is at."),
-    "pipeline": Entry("{what}", None, "A pipeline string names a pass or an option that is not there, or a value of another type."),
+    "pipeline": Entry(
+        "{what}", None, "A pipeline string names a pass or an option that is not there, or a value of another type."
+    ),
 }
 
 # Wordings that both frontends use.

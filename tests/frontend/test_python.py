@@ -84,9 +84,10 @@ def outer(width=7):
         @keep
         @keep
         def inner(x, y):
-            é = "naïve"
-            c = x @ y + bm  # noqa
-            return c[width]
+            é = "naïve 日本", x @ y; é = é @ y + bm  # fmt: skip
+            return é[
+                width
+            ]  # fmt: skip
 
     return Holder.inner
 
@@ -95,7 +96,7 @@ def test_spans_under_decorators_nesting_and_non_ascii() -> None:
     read = read_function(outer())
     source = Path(__file__).read_text(encoding="utf-8").split("\n")
     nodes = [n for n in ast.walk(read.function) if isinstance(n, (ast.Name, ast.Binary, ast.String))]
-    assert [n.span.text for n in nodes if isinstance(n, ast.Binary)] == ["x @ y + bm", "x @ y"]
+    assert [n.span.text for n in nodes if isinstance(n, ast.Binary)] == ["x @ y", "é @ y + bm", "é @ y"]
     for n in nodes:
         line = source[n.span.line - 1]
         assert line[n.span.column - 1 :].startswith(n.span.text)

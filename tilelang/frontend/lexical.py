@@ -183,7 +183,7 @@ class Layout:
 
 
 def _columns(indent: str) -> tuple[int, int]:
-    """The width of an indentation with tab stops of 8 and of 1; only where both agree is the order of two lines sure."""
+    """The width of an indentation with tab stops of 8 and of 1; two lines compare only where both agree."""
     wide = narrow = 0
     for char in indent:
         if char == "\f":
@@ -217,7 +217,7 @@ def explain(token: Token, accepts: set[str], layout: Layout, spelling: dict[str,
         return Problem("indentation", end, end, "this line is indented, and the line above it starts no block")
     if "_INDENT" in could:
         what = f"expected an indented block after {_header(tokens)}, found {_found(token)}"
-        at = end_of(before) if kind == "$END" and before else start
+        at = _words_end(tokens) if kind == "$END" else start
         return Problem("indentation", at, at if kind == "$END" else end, what, "indent the body, or write 'pass'")
     construct = _construct(token, before, wants_value, fresh, brackets, could, text)
     if construct:
@@ -284,6 +284,11 @@ def _construct(
     )
 
 
+def _words_end(tokens: list[Token]) -> int:
+    """Where the last line that has words ends."""
+    return next((end_of(t) for t in reversed(tokens) if t.type not in ("_NL", "_INDENT", "_DEDENT")), 0)
+
+
 def _indent(at: int, text: str) -> int:
     """By how many characters the line of an offset is indented."""
     line = at = max(text.rfind("\n", 0, at), text.rfind("\r", 0, at)) + 1
@@ -300,11 +305,10 @@ def _is_left_of(start: int, bracket: Token, text: str) -> bool:
 def _sibling(tokens: list[Token], start: int, text: str) -> str:
     """The first word of the statement before `start` that has the same indentation."""
     own = _indent(start, text)
-    for before, token in zip(reversed(tokens[:-1]), reversed(tokens), strict=False):
-        if before.type in ("_NL", "_INDENT", "_DEDENT") and token.type not in ("_NL", "_INDENT", "_DEDENT"):
-            if _indent(start_of(token), text) == own:
-                return str(token)
-    return ""
+    layout = ("_NL", "_INDENT", "_DEDENT")
+    pairs = zip(reversed(tokens[:-1]), reversed(tokens), strict=False)
+    firsts = (token for before, token in pairs if before.type in layout and token.type not in layout)
+    return next((str(token) for token in firsts if _indent(start_of(token), text) == own), "")
 
 
 def _header(tokens: list[Token]) -> str:

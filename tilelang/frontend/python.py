@@ -34,8 +34,9 @@ _REFUSED = {
     "Delete": "del", "Global": "global", "Nonlocal": "global", "Match": "match", "Import": "local-import",
     "ImportFrom": "local-import", "FunctionDef": "nested-function", "AsyncFunctionDef": "async", "AsyncFor": "async",
     "TypeAlias": "type-alias", "Lambda": "lambda", "Yield": "yield", "YieldFrom": "yield", "Await": "await",
-    "ListComp": "comprehension", "SetComp": "comprehension", "DictComp": "comprehension", "GeneratorExp": "comprehension",
-    "JoinedStr": "f-string", "TemplateStr": "f-string", "NamedExpr": "walrus", "List": "list", "Dict": "dict", "Set": "dict",
+    "ListComp": "comprehension", "SetComp": "comprehension", "DictComp": "comprehension",
+    "GeneratorExp": "comprehension", "JoinedStr": "f-string", "TemplateStr": "f-string", "NamedExpr": "walrus",
+    "List": "list", "Dict": "dict", "Set": "dict",
 }  # fmt: skip
 
 
@@ -47,7 +48,7 @@ _BINDS_ELSEWHERE = {
 
 
 class Read(NamedTuple):
-    """A function as read: its tree, the source that its spans point into, and the values of the outside names it uses."""
+    """A function as read: its tree, the source its spans point into, and the values of the outside names it uses."""
 
     function: ast.Function
     source: Source

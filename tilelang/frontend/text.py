@@ -131,7 +131,7 @@ class _Assembly:
     def module(self, statements: list[ast.Node]) -> ast.Module:
         module = ast.Module(Span(self.source, 0, len(self.source.text)), self.source)
         if statements and isinstance(statements[0], ast.ExprStmt):
-            module.doc, rest = ast.split_doc(statements[:1])
+            module.doc, rest = ast.split_doc([statements[0]])
             statements = [*rest, *statements[1:]]
         for s in statements:
             match s:
@@ -147,7 +147,8 @@ class _Assembly:
                 case ast.Pass():
                     pass  # what stands for a statement already reported
                 case _:
-                    what = f"expected an import, a constant, dims, dtypes or a function at the top level, found {_statement(s)}"
+                    allowed = "an import, a constant, dims, dtypes or a function"
+                    what = f"expected {allowed} at the top level, found {_statement(s)}"
                     self.diagnostics.error("syntax", s.span, what=what, help="put it into a function")
         return module
 

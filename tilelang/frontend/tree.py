@@ -43,7 +43,7 @@ def _rule(make: Callable[..., Any]) -> Callable[[TreeBuilder, list[Any]], Any]:
 
 
 class TreeBuilder:
-    """Makes the tree bottom-up while lark reduces, one method a rule of the grammar, so that depth costs no recursion."""
+    """Makes the tree bottom-up while lark reduces, one method a rule of the grammar, so depth costs no recursion."""
 
     source: Source
     base: int
