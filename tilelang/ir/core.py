@@ -457,6 +457,9 @@ class Block:
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
+    def __bool__(self) -> bool:
+        return True  # an empty block is still a block: `block or Block()` must keep it
+
     @property
     def parent_op(self) -> Operation | None:
         return self.parent.parent if self.parent is not None else None

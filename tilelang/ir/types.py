@@ -14,7 +14,7 @@ from typing import Any, ClassVar, TypeAlias, cast
 
 
 class Dyn:
-    """A dim known only at run time: `M` (named), `?` (unnamed), `?64` (at most 64). Interned."""
+    """A dim known only at run time: `M` (named), `?` (unnamed), `?64` (at most 64), `M?64` (both). Interned."""
 
     __slots__ = ("name", "bound")
     name: str
@@ -31,7 +31,8 @@ class Dyn:
         return self
 
     def __str__(self) -> str:
-        return self.name or ("?" if self.bound is None else f"?{self.bound}")
+        bound = "" if self.bound is None else f"?{self.bound}"
+        return self.name + bound or "?"
 
     __repr__ = __str__
 
@@ -89,6 +90,7 @@ _SCALARS = {
     "u64": ("uint", 64), "u32": ("uint", 32), "u16": ("uint", 16), "u8": ("uint", 8),
     "bool": ("bool", 1), "index": ("index", 64),
 }  # fmt: skip
+SCALAR_NAMES = tuple(_SCALARS)
 
 
 class Scalar(Type):
