@@ -61,6 +61,33 @@ define i64 @sum(ptr %ctx, i64 %begin, i64 %end, i64 %worker) {
   ret i64 0
 }
 
+; Each block waits until ctx[0] blocks have begun: needs as many threads at once. Counts the calls of each worker in ctx[2 + worker].
+declare i32 @sched_yield()
+define i64 @meet(ptr %ctx, i64 %begin, i64 %end, i64 %worker) {
+entry:
+  %all = load i64, ptr %ctx
+  %begun = getelementptr i64, ptr %ctx, i64 1
+  %o = atomicrmw add ptr %begun, i64 1 seq_cst
+  %slot = add i64 %worker, 2
+  %cell = getelementptr i64, ptr %ctx, i64 %slot
+  %o2 = atomicrmw add ptr %cell, i64 1 monotonic
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %i1, %again ]
+  %now = load atomic i64, ptr %begun seq_cst, align 8
+  %met = icmp sge i64 %now, %all
+  br i1 %met, label %done, label %again
+again:
+  %y = call i32 @sched_yield()
+  %i1 = add i64 %i, 1
+  %patient = icmp slt i64 %i1, 100000000
+  br i1 %patient, label %loop, label %alone
+alone:
+  ret i64 1
+done:
+  ret i64 0
+}
+
 ; Fails with code 1000 + begin for chunks that reach block ctx[0]; counts calls in ctx[1].
 define i64 @fail(ptr %ctx, i64 %begin, i64 %end, i64 %worker) {
   %from = load i64, ptr %ctx
@@ -134,7 +161,17 @@ def test_many_short_runs(run: object) -> None:
     for _ in range(3000):
         assert run(fn, address, 10, 4) == 0  # pyright: ignore[reportCallIssue]
     assert array[0] == 3000 * 45
-    assert sum(array[5:]) == 0 and array[1] >= 3000  # worker numbers stay below 4, and the caller takes part
+    assert sum(array[5:]) == 0 and sum(array[1:5]) == 30_000  # worker numbers stay below 4
+
+
+@pytest.mark.parametrize("workers", [2, 4, 7])
+def test_all_threads_take_part_at_once(run: object, workers: int) -> None:
+    """One block a thread, none of which can end before all have begun: the caller and every worker must run one."""
+    for _ in range(50):
+        array, address = cells(2 + workers)
+        array[0] = workers
+        assert run(kernels().address("meet"), address, workers, workers) == 0  # pyright: ignore[reportCallIssue]
+        assert list(array) == [workers, workers] + [1] * workers
 
 
 def test_negative_and_odd_arguments() -> None:
