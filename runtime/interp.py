@@ -126,7 +126,7 @@ class Frame:
             env[slot] = value
         op: Operation | None = None
         try:
-            for how, function, ins, out, op in plan.steps:
+            for how, function, ins, out, op in plan.steps:  # noqa: B007 (the handler reads op)
                 if how == 0:
                     env[out] = function(env[ins[0]], env[ins[1]])
                 elif how == 1:

@@ -51,13 +51,13 @@ def scalar(value: Any, element: Scalar, exact: bool = False) -> Any:
     """A number as a value of the element type: a Python int for index, else a NumPy scalar. Integers wrap."""
     if element is index:
         return wrap_index(int(value))
-    dtype = dtype_of(element, exact)
+    dtype = dtype_of(element)
     if element.is_integer:
         value = int(value) & ((1 << element.bits) - 1)
         return np.array(value, f"u{dtype.itemsize}").view(dtype)[()]
-    if is_narrow(element) and not exact:
-        return np.float32(value).astype(dtype)
-    return dtype.type(value)
+    number = np.float32(value).astype(dtype) if is_narrow(element) else dtype.type(value)
+    # In exact mode too the number is what the type can hold: it is the program's constant.
+    return np.float64(number) if exact and element.is_float else number
 
 
 def poison(shape: tuple[int, ...], element: Scalar, exact: bool = False) -> np.ndarray[Any, Any]:
