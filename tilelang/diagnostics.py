@@ -12,7 +12,6 @@ Both frontends make the same spans, every op carries one, and an error looks lik
 from __future__ import annotations
 
 import bisect
-import difflib
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -346,5 +345,7 @@ def nearest(name: str, candidates: Iterable[str]) -> str | None:
     for c in names:
         if c.lower() == name.lower():
             return c
+    import difflib  # only here: errors are rare
+
     found = difflib.get_close_matches(name, names, 1, 0.6)
     return found[0] if found else None
