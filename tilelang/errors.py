@@ -211,6 +211,11 @@ CATALOGUE: dict[str, Entry] = {
         "A running kernel stopped before it accessed an element outside a tensor.",
     ),
     "run-assert": Entry("assertion failed: {message}", None, "An assert of the program was false while it ran."),
+    "run-out-of-memory": Entry(
+        "there is no memory for a buffer of this kernel",
+        "make its tiles smaller, or run it on fewer threads",
+        "A running kernel asked the system for scratch memory and got none.",
+    ),
     # -- check mode ---------------------------------------------------------------------------------------------------
     "check-bounds": Entry(
         "access outside {what}: index {index} of axis {axis}, length {length}",
