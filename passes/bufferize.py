@@ -1,0 +1,342 @@
+"""bufferize: from tile values to buffers, in destination-passing style.
+
+Every tile gets a buffer: a view of the program's memory where it is loaded and nothing overwrites that memory while the tile is needed, else local
+memory. An op writes its result, in this order of preference, where its only use stores it; where a loop or an `if` around it wants it; over an
+operand that ends there; into new memory. A tile carried by a loop has one buffer for the whole loop, and a copy is made at the end of the
+body only where its producer could not write there. The choice is in buffering/placement.py, extents are in buffering/extents.py,
+carried values in buffering/control.py. Copies come first where any doubt is left; nothing is ever recomputed from memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from tilelang.dialects import arith, func, loop, mem, tile
+from tilelang.ir.core import Block, Builder, Module, Operation, Value, VerifyError
+from tilelang.ir.passes import Pass, PassContext, register
+from tilelang.ir.types import BufferType, Scalar, TileType, element_of, shape_of
+from tilelang.passes.buffering import control, views
+from tilelang.passes.buffering.extents import Extents, carry_extents, is_tile
+from tilelang.passes.buffering.placement import Placement
+
+
+@register
+@dataclass(frozen=True)
+class Bufferize(Pass):
+    """Gives every tile value a buffer; ops then write into buffers."""
+
+    name: ClassVar[str] = "bufferize"
+    before: ClassVar[str] = "tile"
+    after: ClassVar[str] = "mem"
+
+    def run(self, module: Module, ctx: PassContext) -> None:
+        for function in func.functions(module):
+            bufferize(function)
+        module.attrs["level"] = "mem"
+
+
+def bufferize(function: func.Func) -> None:
+    """Rewrites one function in place."""
+    _separate_fills(function)
+    extents = Extents()
+    carry_extents(function, extents)
+    bufferizer = Bufferizer(function, extents)
+    bufferizer.block(function.body.block)
+    for finish in bufferizer.finish:
+        finish()
+    for op in bufferizer.dead[::-1]:
+        op.erase()
+
+
+def _separate_fills(function: func.Func) -> None:
+    """Gives every accumulator that starts from a fill a fill of its own: cheaper than a copy of a shared one."""
+    for op in list(function.walk()):
+        for i, v in enumerate(op.operands):
+            fill = v.op
+            if len(v.uses) > 1 and isinstance(fill, (tile.Fill, arith.Constant)) and is_tile(v):
+                if isinstance(op, (loop.For, loop.While)) or (isinstance(op, tile.Matmul) and i == 2):
+                    op.set_operand(i, Builder.at(op)(fill.clone()))
+
+
+class Bufferizer:
+    """Works through the blocks in program order. Tile ops stay until the end, since the questions about liveness are asked of them."""
+
+    def __init__(self, function: func.Func, extents: Extents) -> None:
+        self.extents = extents
+        self.place = Placement(function, extents)
+        self.dead: list[Operation] = []
+        self.finish: list[Callable[[], None]] = []  # takes the tiles off the loops, at the end
+
+    def block(self, block: Block) -> None:
+        for op in list(block):
+            self.op(op)
+
+    def op(self, op: Operation) -> None:
+        if isinstance(op, (loop.Yield, loop.Condition)):
+            return  # the loop around it sees to these
+        rule = _RULES.get(type(op))
+        if rule is not None:
+            rule(self, op, Builder.at(op))
+            return
+        if isinstance(op, loop.For):
+            control.for_(self, op)
+        elif isinstance(op, loop.While):
+            control.while_(self, op)
+        elif isinstance(op, loop.If):
+            control.if_(self, op)
+        elif isinstance(op, arith.ELEMENTWISE):
+            if is_tile(op.results[0]):
+                self.elementwise(op, Builder.at(op))
+        else:
+            for region in op.regions:
+                self.block(region.block)
+            for i, v in enumerate(op.operands):
+                if is_tile(v):
+                    if not isinstance(op, (loop.Print, loop.Breakpoint)):
+                        raise VerifyError(op, "has a tile operand that bufferize has no rule for")
+                    op.set_operand(i, self.place.of[v])
+
+    # -- elementwise
+
+    def scalar_in(self, value: Value, build: Builder) -> Value | None:
+        """The number in every element of a tile that is a fill or a constant."""
+        if isinstance(value.op, tile.Fill):
+            return value.op.value
+        if isinstance(value.op, arith.Constant):
+            return build(arith.Constant.of(value.op.value, element_of(value.type)))
+        return None
+
+    def elementwise(self, op: Operation, build: Builder) -> None:
+        """A single elementwise op on tiles becomes a map of one op."""
+        out = op.results[0]
+        rank = len(shape_of(out.type))
+        ins: list[Value] = []
+        maps: list[tuple[int, ...]] = []
+        sources: list[Value] = []
+        for v in op.operands:
+            scalar = v if not is_tile(v) else self.scalar_in(v, build)
+            ins.append(scalar if scalar is not None else self.place.of[v])
+            maps.append((-1,) * rank if scalar is not None else tuple(range(rank)))
+            if scalar is None:
+                sources.append(v)
+        dst = self.place.choose(out, op, build, sources)
+        new = build.insert(mem.Map.of(ins, [dst], tuple(maps)))
+        body = Builder(new.body.block, span=op.span)
+        inner = type(op)(new.body.block.args, [element_of(out.type)], op.attrs)
+        body.insert(loop.Yield.of(body(inner)))
+        self.dead.append(op)
+
+    def map(self, op: tile.Map, build: Builder) -> None:
+        outs = list(op.results)
+        identity = tuple(range(len(shape_of(outs[0].type))))
+        ins: list[Value] = []
+        maps: list[tuple[int, ...]] = []
+        by_map: dict[Value, set[tuple[int, ...]]] = {}
+        for v, m in zip(op.ins, op.maps):
+            scalar = v if not is_tile(v) else self.scalar_in(v, build)
+            ins.append(scalar if scalar is not None else self.place.of[v])
+            maps.append((-1,) * len(identity) if scalar is not None else m)
+            if scalar is None:
+                by_map.setdefault(v, set()).add(m)
+        in_place = [v for v, found in by_map.items() if found == {identity}]
+        targets: list[Value] = []
+        for out in outs:
+            targets.append(self.place.choose(out, op, build, in_place, [self.place.storage[o] for o in outs[: len(targets)]]))
+        new = build.insert(mem.Map.of(ins, targets, tuple(maps)))
+        mapping = dict(zip(op.body.block.args, new.body.block.args))
+        for inner in op.body.block:
+            new.body.block.append(inner.clone(mapping))
+        self.dead.append(op)
+
+    def broadcast(self, op: tile.Broadcast, build: Builder) -> None:
+        rank = len(shape_of(op.out.type))
+        source = shape_of(op.x.type)
+        axis_of = [-1] * rank
+        for axis, d in enumerate(op.dims):
+            # An axis of length 1 that is repeated is read at 0: it is dropped from the view.
+            if source[axis] != 1 or shape_of(op.out.type)[d] == 1:
+                axis_of[d] = axis
+        repeated = [axis for axis, d in enumerate(op.dims) if axis_of[d] == -1]
+        scalar = self.scalar_in(op.x, build)
+        view = scalar if scalar is not None else self.place.of[op.x]
+        if scalar is not None:
+            axis_of = [-1] * rank
+        elif repeated:
+            kept = [axis for axis in range(len(source)) if axis not in repeated]
+            axis_of = [kept.index(a) if a >= 0 else -1 for a in axis_of]
+            sizes = self.extents.sizes(op.x)
+            view = views.subview(build, view, [self.place.zero] * len(source), sizes, [source[a] for a in kept], repeated)
+        dst = self.place.choose(op.out, op, build)
+        new = build.insert(mem.Map.of([view], [dst], (tuple(axis_of),)))
+        new.body.block.append(loop.Yield.of(new.body.block.args[0]))
+        self.dead.append(op)
+
+    # -- values without operands
+
+    def fill(self, op: Operation, build: Builder) -> None:
+        out = op.results[0]
+        if not is_tile(out):
+            return
+        # Elementwise users read the number itself.
+        if any(not isinstance(user, (*arith.ELEMENTWISE, tile.Map, tile.Broadcast)) for user in out.users):
+            value = self.scalar_in(out, build)
+            assert value is not None
+            build.insert(mem.Fill.of(value, self.place.choose(out, op, build)))
+        self.dead.append(op)
+
+    def iota(self, op: tile.Iota, build: Builder) -> None:
+        build.insert(mem.Iota.of(op.start, self.place.choose(op.out, op, build), op.step))
+        self.dead.append(op)
+
+    # -- memory
+
+    def load(self, op: tile.Load, build: Builder) -> None:
+        if op.tokens:
+            build.insert(mem.Wait.of(*op.tokens))
+        shape = shape_of(op.out.type)
+        if isinstance(op.out.type, Scalar):
+            assert op.pad is None
+            op.out.replace_by(build(mem.Load.of(op.buffer, list(op.offsets))))
+        elif op.pad is not None:
+            dst = self.place.choose(op.out, op, build)
+            build.insert(mem.CopyPadded.of(op.buffer, list(op.offsets), op.pad, dst, op.dropped, op.steps))
+        else:
+            view = views.subview(build, op.buffer, op.offsets, op.sizes, shape, op.dropped, op.steps)
+            if self.place.clobbered(op):
+                build.insert(mem.Copy.of(view, self.place.choose(op.out, op, build)))
+            else:
+                self.place.record(op.out, view, self.place.external(op.buffer))
+        self.dead.append(op)
+
+    def store(self, op: tile.Store, build: Builder) -> None:
+        self.dead.append(op)
+        if op in self.place.stored:
+            return
+        if not is_tile(op.value):
+            build.insert(mem.Store.of(op.value, op.buffer, list(op.offsets)))
+            return
+        view = views.subview(build, op.buffer, op.offsets, self.extents.sizes(op.value), shape_of(op.value.type), op.dropped, op.steps)
+        build.insert(mem.Copy.of(self.place.of[op.value], view))
+
+    def gather(self, op: tile.Gather, build: Builder) -> None:
+        dst = self.place.choose(op.out, op, build)
+        indices = [self.place.of[i] for i in op.indices]
+        build.insert(mem.Gather.of(op.buffer, indices, list(op.offsets), dst, op.indexed, op.dropped, op.steps))
+        self.dead.append(op)
+
+    def scatter(self, op: tile.Scatter, build: Builder) -> None:
+        indices = [self.place.of[i] for i in op.indices]
+        source = self.place.of[op.value]
+        build.insert(mem.Scatter.of(source, op.buffer, indices, list(op.offsets), op.indexed, op.dropped, op.steps))
+        self.dead.append(op)
+
+    def atomic(self, op: tile.AtomicRmw, build: Builder) -> None:
+        indices = [self.place.of[i] for i in op.indices]
+        source = self.place.of[op.value] if is_tile(op.value) else op.value
+        build.insert(mem.AtomicRmw.of(op.kind, source, op.buffer, indices, list(op.offsets), op.indexed, op.dropped, op.steps))
+        self.dead.append(op)
+
+    # -- views
+
+    def slice(self, op: tile.Slice, build: Builder) -> None:
+        source = self.place.of[op.x]
+        if isinstance(op.out.type, Scalar):
+            op.out.replace_by(build(mem.Load.of(source, list(op.offsets))))
+        else:
+            view = views.subview(build, source, op.offsets, op.sizes, shape_of(op.out.type), op.dropped, op.steps)
+            self.place.record(op.out, view, self.place.storage[op.x])
+        self.dead.append(op)
+
+    def transpose(self, op: tile.Transpose, build: Builder) -> None:
+        view = build(mem.Permute.of(self.place.of[op.x], op.perm))
+        self.place.record(op.out, view, self.place.storage[op.x])
+        self.dead.append(op)
+
+    def reshape(self, op: tile.Reshape, build: Builder) -> None:
+        source = self.place.of[op.x]
+        type = views.buffer_type(source)
+        shape, element = shape_of(op.out.type), element_of(op.out.type)
+        if views.is_contiguous(type):
+            view = build(mem.ReshapeView.of(source, list(op.sizes), BufferType(shape, element, type.space)))
+            self.place.record(op.out, view, self.place.storage[op.x])
+        else:
+            # Contiguous memory, filled through a view that has the shape of the source.
+            alloc = mem.Alloc.of(BufferType(shape, element, "local"), list(op.sizes), op.out.hint or "")
+            alloc.out.hint, alloc.span = op.out.hint, op.span
+            self.place.place_alloc(alloc, op)
+            dst = build(mem.ReshapeView.of(alloc.out, self.extents.sizes(op.x), BufferType(type.shape, element, "local")))
+            build.insert(mem.Copy.of(source, dst))
+            self.place.record(op.out, alloc.out, self.place.external(alloc.out))
+        self.dead.append(op)
+
+    # -- computation
+
+    def extract(self, op: tile.Extract, build: Builder) -> None:
+        op.out.replace_by(build(mem.Load.of(self.place.of[op.x], list(op.indices))))
+        self.dead.append(op)
+
+    def matmul(self, op: tile.Matmul, build: Builder) -> None:
+        acc, storage = self.place.of[op.acc], self.place.storage[op.acc]
+        clash = any(self.place.storage[v] is storage for v in (op.lhs, op.rhs))
+        if self.place.is_free(storage, op) and not clash:
+            self.place.record(op.out, acc, storage)
+        else:
+            dst = self.place.choose(op.out, op, build)
+            build.insert(mem.Copy.of(acc, dst))
+            acc = dst
+        new = mem.Matmul.of(self.place.of[op.lhs], self.place.of[op.rhs], acc)
+        new.attrs.update(op.attrs)
+        build.insert(new)
+        self.dead.append(op)
+
+    def _reduced(self, op: Operation, build: Builder, make: Callable[[Value], Operation]) -> None:
+        """A reduction to a tile, or through memory of rank 0 to a scalar."""
+        out = op.results[0]
+        if is_tile(out):
+            build.insert(make(self.place.choose(out, op, build)))
+        else:
+            assert isinstance(out.type, Scalar)
+            storage = self.place.allocate(TileType((), out.type), [], op, out.hint)
+            build.insert(make(storage.buffer))
+            out.replace_by(build(mem.Load.of(storage.buffer, [])))
+        self.dead.append(op)
+
+    def reduce(self, op: tile.Reduce, build: Builder) -> None:
+        self._reduced(op, build, lambda dst: mem.Reduce.of(op.kind, self.place.of[op.x], dst, op.axes))
+
+    def arg_reduce(self, op: tile.ArgReduce, build: Builder) -> None:
+        self._reduced(op, build, lambda dst: mem.ArgReduce.of(op.kind, self.place.of[op.x], dst, op.axis))
+
+    def scan(self, op: tile.Scan, build: Builder) -> None:
+        dst = self.place.choose(op.out, op, build, [op.x])
+        build.insert(mem.Scan.of(op.kind, self.place.of[op.x], dst, op.axis, op.exclusive))
+        self.dead.append(op)
+
+    def take_along(self, op: tile.TakeAlong, build: Builder) -> None:
+        dst = self.place.choose(op.out, op, build)
+        build.insert(mem.TakeAlong.of(self.place.of[op.x], self.place.of[op.indices], dst, op.axis))
+        self.dead.append(op)
+
+
+_RULES: dict[type[Operation], Callable[[Bufferizer, Any, Builder], None]] = {
+    arith.Constant: Bufferizer.fill,
+    tile.Fill: Bufferizer.fill,
+    tile.Iota: Bufferizer.iota,
+    tile.Load: Bufferizer.load,
+    tile.Store: Bufferizer.store,
+    tile.Gather: Bufferizer.gather,
+    tile.Scatter: Bufferizer.scatter,
+    tile.AtomicRmw: Bufferizer.atomic,
+    tile.Map: Bufferizer.map,
+    tile.Broadcast: Bufferizer.broadcast,
+    tile.Slice: Bufferizer.slice,
+    tile.Transpose: Bufferizer.transpose,
+    tile.Reshape: Bufferizer.reshape,
+    tile.Extract: Bufferizer.extract,
+    tile.Matmul: Bufferizer.matmul,
+    tile.Reduce: Bufferizer.reduce,
+    tile.ArgReduce: Bufferizer.arg_reduce,
+    tile.Scan: Bufferizer.scan,
+    tile.TakeAlong: Bufferizer.take_along,
+}
