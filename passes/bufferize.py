@@ -54,9 +54,9 @@ def _separate_fills(function: func.Func) -> None:
     for op in list(function.walk()):
         for i, v in enumerate(op.operands):
             fill = v.op
-            if len(v.uses) > 1 and isinstance(fill, (tile.Fill, arith.Constant)) and is_tile(v):
-                if isinstance(op, (loop.For, loop.While)) or (isinstance(op, tile.Matmul) and i == 2):
-                    op.set_operand(i, Builder.at(op)(fill.clone()))
+            accumulates = isinstance(op, (loop.For, loop.While)) or (isinstance(op, tile.Matmul) and i == 2)
+            if accumulates and len(v.uses) > 1 and isinstance(fill, (tile.Fill, arith.Constant)) and is_tile(v):
+                op.set_operand(i, Builder.at(op)(fill.clone()))
 
 
 class Bufferizer:

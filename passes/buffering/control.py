@@ -51,7 +51,7 @@ def while_(b: Bufferizer, op: loop.While) -> None:
     for op_in_before in list(op.before.block):
         if op_in_before is not condition:
             b.op(op_in_before)
-    for i, (value, arg, result) in enumerate(zip(given, op.body.block.args, op.results)):
+    for value, arg, result in zip(given, op.body.block.args, op.results):
         if not is_tile(arg):
             continue
         if value in op.before.block.args and given.count(value) == 1 and b.place.slots[end, value.index].view is not None:
@@ -118,10 +118,7 @@ def _record(b: Bufferizer, value: Value, slot: Slot, build: Builder) -> None:
 
 def _stable(b: Bufferizer, value: Value, op: Operation) -> bool:
     """Whether the extents of `value` are known before `op` runs (and are the same all the time)."""
-    for size in b.extents.sizes(value):
-        if size.op is op or (size.op is None and size.block is not None and size.block.parent_op is op):
-            return False
-    return True
+    return all((s.op or (s.block.parent_op if s.block is not None else None)) is not op for s in b.extents.sizes(value))
 
 
 def _new_slot(b: Bufferizer, op: Operation, value: Value, stable: bool) -> Slot:

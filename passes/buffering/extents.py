@@ -139,7 +139,7 @@ def _inside(extent: Extent, op: Operation) -> bool:
     if isinstance(extent, tuple) and value.op is op:
         return False
     at = value.op if value.op is not None else value.block.parent_op if value.block is not None else None
-    return at is not None and op.is_ancestor_of(at) and not (value.op is op)
+    return at is not None and op.is_ancestor_of(at) and value.op is not op
 
 
 def _phis(values: Iterable[Value], extents: Extents) -> list[Phi]:

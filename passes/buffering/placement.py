@@ -235,4 +235,4 @@ def dynamic_of(type: TileType) -> list[int]:
 
 def _defined_in(value: Value, op: Operation) -> bool:
     at = value.op if value.op is not None else value.block.parent_op if value.block is not None else None
-    return at is not None and at is not op and op.is_ancestor_of(at) or (value.op is None and at is op)
+    return at is not None and op.is_ancestor_of(at) and (value.op is None or at is not op)
