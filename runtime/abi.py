@@ -206,6 +206,24 @@ def describe(array: Any) -> ArrayInfo:
     raise ArgumentError("not-array", f"expected an array, got {_kind(array)}")
 
 
+def as_numpy(info: ArrayInfo) -> np.ndarray[Any, Any]:
+    """A NumPy array over the same memory."""
+    if isinstance(info.owner, np.ndarray):
+        return info.owner
+    kind = {"version": 3, "typestr": f"|V{info.itemsize}", "data": (info.ptr, not info.writable), "shape": info.shape, "strides": info.byte_strides}
+    array = np.asarray(_Memory(kind)).view(np_dtype(info.dtype))
+    return _Owned(array, info.owner)
+
+
+class _Owned(np.ndarray[Any, Any]):
+    """An array that keeps the object alive whose memory it looks at."""
+
+    def __new__(cls, array: np.ndarray[Any, Any], owner: Any) -> _Owned:
+        self = array.view(cls)
+        self._owner = owner
+        return self
+
+
 def _kind(value: Any) -> str:
     cls = type(value)
     return cls.__qualname__ if cls.__module__ in ("builtins", "numpy") else f"{cls.__module__}.{cls.__qualname__}"

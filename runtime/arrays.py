@@ -218,7 +218,8 @@ def take_along(op: Any, frame: Any, args: tuple[Any, ...]) -> Any:
     from tilelang.runtime.memory import check_indices
 
     x, indices = args
-    return np.take_along_axis(x, check_indices(op, frame, "the tile", op.axis, x.shape[op.axis], indices), op.axis)
+    where, _ = check_indices(op, frame, "the tile", op.axis, x.shape[op.axis], indices)
+    return np.take_along_axis(x, where, op.axis)
 
 
 def map_(op: Any, frame: Any, args: tuple[Any, ...]) -> Any:

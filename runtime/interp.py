@@ -84,6 +84,8 @@ class _Code:
                 continue
             how = _TUPLE if op.variadic_results else _EVALUATE if len(outs) == 1 else _EFFECT if not outs else _TUPLE
             function = registers.prepare(op, self.interp.exact) if prefix == "vec" else op.evaluate
+            if self.interp.hooks is not None:
+                function = self.interp.hooks.function(op, function)
             steps.append((how, function, ins, outs[0] if how == _EVALUATE else outs, op))
         end = block.terminator
         return _Plan([slots[a] for a in block.args], steps, tuple(slots[v] for v in end.operands) if end is not None else ())

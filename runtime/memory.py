@@ -12,7 +12,7 @@ from tilelang.runtime.arrays import as_value, extents, groups
 from tilelang.runtime.numerics import apply_kernel, poison
 
 Array = Any
-_UFUNC: dict[str, Any] = {"add": np.add, "max": np.maximum, "min": np.minimum}
+UFUNC: dict[str, Any] = {"add": np.add, "max": np.maximum, "min": np.minimum}
 
 
 class Root:
@@ -120,14 +120,14 @@ def point(op: Any, frame: Any, what: str, shape: Sequence[int], indices: Sequenc
     return tuple(indices)
 
 
-def check_indices(op: Any, frame: Any, what: str, axis: int, length: int, indices: Array) -> Array:
-    """Index tile as int64, checked against the length of the axis; clipped where check mode goes on."""
+def check_indices(op: Any, frame: Any, what: str, axis: int, length: int, indices: Array) -> tuple[Array, Array | None]:
+    """Index tile as int64, checked against the length of the axis. Where check mode goes on: clipped, and which ones were inside (else None)."""
     indices = np.asarray(indices).astype(np.int64)
     outside = (indices < 0) | (indices >= length)
     if outside.any():
         frame.out_of_bounds(op, what, axis, int(indices[outside].ravel()[0]), length)
-        return np.clip(indices, 0, max(length - 1, 0))
-    return indices
+        return np.clip(indices, 0, length - 1), ~outside
+    return indices, None
 
 
 def pick(x: Array, key: tuple[Any, ...] | None, inside: tuple[slice, ...] | None, filler: Callable[[], Array]) -> Array:
@@ -142,9 +142,10 @@ def pick(x: Array, key: tuple[Any, ...] | None, inside: tuple[slice, ...] | None
 
 def lattice(
     op: Any, frame: Any, buf: BufferValue, indices: Sequence[Array], offsets: Sequence[int], counts: Callable[[int, int], Iterable[int]]
-) -> tuple[tuple[Any, ...], tuple[int, ...]]:
+) -> tuple[tuple[Any, ...], tuple[int, ...], Array | None]:
     """Subscripts, one an axis of the buffer, for an access at index tiles of shape S (gather, scatter, atomics), and the shape of the result: the kept
-    axes before the first indexed one, S, the other kept axes. counts(n, rank of S): the extents of the kept axes of which n stand before S."""
+    axes before the first indexed one, S, the other kept axes. counts(n, rank of S): the extents of the kept axes of which n stand before S.
+    Last, None or which elements of the result are inside the buffer, where check mode goes on."""
     shape = buf.array.shape
     tiles = [np.asarray(i) for i in indices]
     inner = tiles[0].shape
@@ -155,27 +156,32 @@ def lattice(
     empty = 0 in full
     rank = len(full)
     subscripts: list[Any] = []
+    valid: Array | None = None
     others = iter(offsets)
     for axis, length in enumerate(shape):
         if axis in op.indexed:
             tile = tiles[op.indexed.index(axis)]
-            tile = tile.astype(np.int64) if empty else check_indices(op, frame, buf.name, axis, length, tile)
-            subscripts.append(tile.reshape((1,) * before + inner + (1,) * (len(kept) - before)))
-            continue
-        offset = next(others)
-        if axis in op.dropped:
-            i: Any = np.full((1,) * rank, offset)
+            i: Any = tile.reshape((1,) * before + inner + (1,) * (len(kept) - before))
+        elif axis in op.dropped:
+            i = np.full((1,) * rank, next(others))
         else:
             n = kept.index(axis)
             at = n if n < before else n + len(inner)
-            i = (offset + (op.steps[axis] if op.steps else 1) * np.arange(full[at])).reshape([-1 if a == at else 1 for a in range(rank)])
-        subscripts.append(i if empty else check_indices(op, frame, buf.name, axis, length, i))
-    return tuple(subscripts), full
+            i = (next(others) + (op.steps[axis] if op.steps else 1) * np.arange(full[at])).reshape([-1 if a == at else 1 for a in range(rank)])
+        if not empty:
+            i, inside = check_indices(op, frame, buf.name, axis, length, i)
+            valid = inside if valid is None else valid if inside is None else valid & inside
+        subscripts.append(i)
+    return tuple(subscripts), full, valid
 
 
-def flat(subscripts: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[Array, ...]:
-    """Subscripts as one-axis arrays in row-major order of the result: NumPy assigns those in order, so that of equal ones the last wins."""
-    return tuple(np.broadcast_to(s, shape).ravel() for s in subscripts)
+def flat(subscripts: tuple[Any, ...], shape: tuple[int, ...], valid: Array | None, value: Any) -> tuple[tuple[Array, ...], Array]:
+    """Subscripts and values as one-axis arrays in row-major order of the result: NumPy assigns those in order, so that of equal ones the last wins."""
+    parts = [np.broadcast_to(s, shape).ravel() for s in (*subscripts, value)]
+    if valid is not None:
+        chosen = np.broadcast_to(valid, shape).ravel()
+        parts = [p[chosen] for p in parts]
+    return tuple(parts[:-1]), parts[-1]
 
 
 def note(frame: Any, what: str, op: Any, buf: BufferValue, key: Any) -> None:
@@ -232,7 +238,7 @@ def gather(op: Any, frame: Any, args: tuple[Any, ...]) -> Any:
 
 
 def read_lattice(op: Any, frame: Any, buf: BufferValue, indices: Any, offsets: Any, counts: Callable[[int, int], Iterable[int]]) -> Array:
-    subscripts, shape = lattice(op, frame, buf, indices, offsets, counts)
+    subscripts, shape, _ = lattice(op, frame, buf, indices, offsets, counts)
     if 0 in shape:
         return np.zeros(shape, buf.array.dtype)
     note(frame, "read", op, buf, subscripts)
@@ -251,12 +257,12 @@ def scatter(op: Any, frame: Any, args: tuple[Any, ...]) -> None:
 
 
 def write_lattice(op: Any, frame: Any, buf: BufferValue, indices: Any, offsets: Any, value: Any) -> None:
-    subscripts, shape = lattice(op, frame, buf, indices, offsets, of_value(value))
+    subscripts, shape, valid = lattice(op, frame, buf, indices, offsets, of_value(value))
     if 0 in shape:
         return
-    key = flat(subscripts, shape)
+    key, values = flat(subscripts, shape, valid, np.asarray(value, buf.array.dtype))
     note(frame, "write", op, buf, key)
-    buf.array[key] = np.broadcast_to(np.asarray(value, buf.array.dtype), shape).ravel()
+    buf.array[key] = values
 
 
 def atomic_rmw(op: Any, frame: Any, args: tuple[Any, ...]) -> None:
@@ -274,9 +280,9 @@ def update(op: Any, frame: Any, buf: BufferValue, indices: Any, offsets: Any, va
             combine = apply_kernel(op.kind, element_of(op.value.type if hasattr(op, "value") else op.src.type), frame.exact)
             array[key] = combine(array[key], value if inside is None else value[inside])
         return
-    subscripts, shape = lattice(op, frame, buf, indices, offsets, of_value(value))
+    subscripts, shape, valid = lattice(op, frame, buf, indices, offsets, of_value(value))
     if 0 in shape:
         return
-    where = flat(subscripts, shape)
+    where, values = flat(subscripts, shape, valid, np.asarray(value, array.dtype))
     note(frame, "atomic", op, buf, where)
-    _UFUNC[op.kind].at(array, where, np.broadcast_to(np.asarray(value, array.dtype), shape).ravel())
+    UFUNC[op.kind].at(array, where, values)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tilelang.ir.types import VectorType, element_of, index
-from tilelang.runtime.memory import _UFUNC as _ATOMIC
+from tilelang.runtime.memory import UFUNC
 from tilelang.runtime.numerics import apply_kernel, dtype_of, is_narrow, poison
 
 Array = Any
@@ -145,7 +145,7 @@ def _scatter(op: Any, exact: bool) -> Step:
 
 
 def _atomic_rmw(op: Any, exact: bool) -> Step:
-    combine = _ATOMIC[op.kind]
+    combine = UFUNC[op.kind]
 
     def atomic_rmw(frame: Any, value: Any, ptr: Pointer, offset: int) -> None:
         at = ptr.base + offset

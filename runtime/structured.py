@@ -10,7 +10,7 @@ import numpy as np
 from tilelang.ir.types import Scalar, element_of, index
 from tilelang.runtime import arrays, numerics
 from tilelang.runtime.arrays import extents, groups
-from tilelang.runtime.memory import BufferValue, Root, Token, box, check_indices, note, point, read_lattice, update, write_lattice
+from tilelang.runtime.memory import BufferValue, Token, box, check_indices, note, point, read_lattice, update, write_lattice
 
 Array = Any
 
@@ -33,8 +33,10 @@ def _same_shape(op: Any, a: tuple[int, ...], b: tuple[int, ...]) -> None:
 def alloc(op: Any, frame: Any, args: tuple[Any, ...]) -> BufferValue:
     kind = op.out.type
     array = numerics.poison(extents(kind, args), kind.element, frame.exact)
-    ids = np.arange(array.size).reshape(array.shape) if frame.hooks is not None else None
-    return BufferValue(array, Root(op.name_ or op.out.hint or "", array.shape, kind.space, True), ids)
+    buf = BufferValue.of(array, op.name_ or op.out.hint or "", kind.space, True, ids=frame.hooks is not None)
+    if frame.hooks is not None:
+        frame.hooks.allocated(buf)
+    return buf
 
 
 def dim(op: Any, frame: Any, args: tuple[Any, ...]) -> int:
@@ -176,7 +178,7 @@ def atomic_rmw(op: Any, frame: Any, args: tuple[Any, ...]) -> None:
 def take_along(op: Any, frame: Any, args: tuple[Any, ...]) -> None:
     src, indices, dst = args
     x = _read(op, frame, src)
-    where = check_indices(op, frame, src.name, op.axis, x.shape[op.axis], _read(op, frame, indices))
+    where, _ = check_indices(op, frame, src.name, op.axis, x.shape[op.axis], _read(op, frame, indices))
     _write(op, frame, dst, np.take_along_axis(x, where, op.axis))
 
 

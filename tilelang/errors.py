@@ -233,9 +233,9 @@ CATALOGUE: dict[str, Entry] = {
         "Check mode: two grid blocks met at one element.",
     ),
     "check-pipeline": Entry(
-        "{what} at {index} is overwritten by iteration {second} while iteration {first} may still read it",
-        "use range(...) instead of pipelined(...), or more stages",
-        "Check mode: overlapping iterations of a pipelined loop touch the same memory.",
+        "iteration {second} reads {what} at {index}, which iteration {first} of the same pipelined loop writes",
+        "use range(...) instead of pipelined(...): a pipeline loads ahead, before earlier iterations have stored",
+        "Check mode: the result of a pipelined loop would change with the number of stages.",
     ),
     "check-overflow": Entry(
         "{what} overflows {dtype}: {value}",
