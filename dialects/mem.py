@@ -26,11 +26,12 @@ class _Mem(Operation):
 
 class Alloc(_Mem, name="mem.alloc"):
     """Fresh memory, contents undefined, alive to the end of the block of code that holds the op. sizes: the `?` extents.
-    name: what the user called it, for messages."""
+    name: what the user called it, for messages. stack: small and of fixed size, on the stack (chosen by plan-memory)."""
 
     __slots__ = ()
     sizes = operands()
     name_ = attr(str, "")
+    stack = attr(bool, False)
     out = result()
 
     @classmethod

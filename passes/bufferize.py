@@ -262,7 +262,7 @@ class Bufferizer:
             self.place.record(op.out, view, self.place.storage[op.x])
         else:
             # Contiguous memory, filled through a view that has the shape of the source.
-            alloc = mem.Alloc.of(BufferType(shape, element, "local"), list(op.sizes), op.out.hint or "")
+            alloc = mem.Alloc.of(BufferType(shape, element, "local"), list(op.sizes))
             alloc.out.hint, alloc.span = op.out.hint, op.span
             self.place.place_alloc(alloc, op)
             dst = build(mem.ReshapeView.of(alloc.out, self.extents.sizes(op.x), BufferType(type.shape, element, "local")))

@@ -92,7 +92,7 @@ class _Block:
 
     def join(self, op: Operation, clusters: list[_Cluster]) -> bool:
         """Makes one cluster of `op` and these, if it can stand somewhere."""
-        members = sorted({m for c in clusters for m in c.members}, key=self.order.__getitem__) + [op]
+        members = [*sorted({m for c in clusters for m in c.members}, key=self.order.__getitem__), op]
         size = sum(c.size for c in clusters) + _weight(op)
         if size > self.max_ops:
             return False

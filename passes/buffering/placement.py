@@ -71,7 +71,7 @@ class Placement:
         of serial loops; memory whose size is only known later stays as far out as the size allows."""
         shape = tuple(d.bound if isinstance(d, Dyn) and d.bound is not None else d for d in type.shape)
         unbounded = [s for s, axis in zip(sizes, (i for i, d in enumerate(type.shape) if isinstance(d, Dyn))) if isinstance(shape[axis], Dyn)]
-        alloc = mem.Alloc.of(BufferType(shape, type.element, "local"), unbounded, hint or "")
+        alloc = mem.Alloc.of(BufferType(shape, type.element, "local"), unbounded)
         alloc.out.hint = hint
         alloc.span = at.span
         self.place_alloc(alloc, at)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from tilelang.dialects import func, mem, tile
 from tilelang.ir.core import Builder, Operation, Value
-from tilelang.ir.types import DYN, BufferType, Dim, Scalar
+from tilelang.ir.types import DYN, BufferType, Dim
 
 VIEW_OPS = (mem.Subview, mem.Permute, mem.ReshapeView)
 
@@ -87,7 +87,7 @@ def written(op: Operation) -> Iterable[Value]:
     """Buffers that the op itself, not what is inside it, may write."""
     if isinstance(op, (tile.Store, tile.Scatter, tile.AtomicRmw)):
         return (op.buffer,)
-    if isinstance(op, (mem.Map,)):
+    if isinstance(op, mem.Map):
         return op.outs
     if isinstance(op, mem.Matmul):
         return (op.acc,)
@@ -97,11 +97,17 @@ def written(op: Operation) -> Iterable[Value]:
     return (dst,) if isinstance(dst, Value) else ()
 
 
+def read(op: Operation) -> list[Value]:
+    """Buffers that the op itself reads."""
+    found = list(touched(op))
+    if not isinstance(op, (mem.Matmul, mem.AtomicRmw, tile.AtomicRmw, func.Call)):
+        for v in written(op):
+            # The last operand of that name is the destination; before it the same buffer may be an input.
+            del found[len(found) - 1 - found[::-1].index(v)]
+    return found
+
+
 def touched(op: Operation) -> Iterator[Value]:
     """Buffers that the op itself reads or writes; making a view of one or asking for its extent is neither."""
     if not isinstance(op, (*VIEW_OPS, mem.Dim)):
         yield from (v for v in op.operands if isinstance(v.type, BufferType))
-
-
-def element(value: Value) -> Scalar:
-    return buffer_type(value).element
