@@ -112,6 +112,8 @@ def _contiguous(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
 class _Memory:
     """Nothing but an array interface, so that NumPy can take no other way (which might copy) to the memory."""
 
+    owner: Any = None
+
     def __init__(self, interface: dict[str, Any]) -> None:
         self.__array_interface__ = interface
 
@@ -211,17 +213,9 @@ def as_numpy(info: ArrayInfo) -> np.ndarray[Any, Any]:
     if isinstance(info.owner, np.ndarray):
         return info.owner
     kind = {"version": 3, "typestr": f"|V{info.itemsize}", "data": (info.ptr, not info.writable), "shape": info.shape, "strides": info.byte_strides}
-    array = np.asarray(_Memory(kind)).view(np_dtype(info.dtype))
-    return _Owned(array, info.owner)
-
-
-class _Owned(np.ndarray[Any, Any]):
-    """An array that keeps the object alive whose memory it looks at."""
-
-    def __new__(cls, array: np.ndarray[Any, Any], owner: Any) -> _Owned:
-        self = array.view(cls)
-        self._owner = owner
-        return self
+    memory = _Memory(kind)
+    memory.owner = info.owner  # NumPy keeps `memory` as the base of the array
+    return np.asarray(memory).view(np_dtype(info.dtype))
 
 
 def _kind(value: Any) -> str:

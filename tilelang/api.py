@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 __all__ = [
     "abs", "accumulator", "acc_type", "all", "any", "argmax", "argmin", "atomic_add", "atomic_max", "atomic_min", "broadcast", "cast", "cdiv", "ceil",
     "clamp", "copy", "cos", "cumsum", "empty", "erf", "exp", "exp2", "expand", "fill", "floor", "fma", "full", "gather", "gelu", "gemm", "grid", "inf",
-    "iota", "isinf", "isnan", "load", "local", "log", "log2", "matmul", "max", "mean", "min", "nan", "ones", "parallel", "pi", "pipelined", "prod",
+    "iota", "isinf", "isnan", "local", "log", "log2", "matmul", "max", "mean", "min", "nan", "ones", "parallel", "pi", "pipelined", "prod",
     "range", "reinterpret", "relu", "reshape", "round", "rsqrt", "shared", "sigmoid", "silu", "sin", "sqrt", "static_range", "sum", "tanh",
     "transpose", "where", "zeros",
 ]
@@ -107,11 +107,6 @@ def gemm(a: Any, b: Any, acc: Any, transpose_a: bool = False, transpose_b: bool 
 def fill(buffer: Any, value: Any) -> None:
     """Sets every element of a buffer."""
     _outside("fill")
-
-
-def load(place: Any, pad: Any = None) -> Any:
-    """Reads a place of a tensor; elements outside read as `pad`."""
-    _outside("load")
 
 
 def atomic_add(place: Any, value: Any) -> None:
