@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from tilelang.target import Target
 
 Index: TypeAlias = "int | Value"
+# body(i, mask, state) -> state: the elements from i on, those that the mask (None: all lanes) lets through.
+Strip: TypeAlias = "Callable[[Index, Value | None, list[Value]], list[Value]]"
 
 
 @dataclass(frozen=True)
@@ -225,7 +227,7 @@ class VecBuilder:
         op.orelse.block.append(loop.Yield(span=self.span))
 
     def strip(
-        self, n: Index, lanes: int, unroll: int, body: Callable[[Index, Value | None, list[Value]], list[Value]],
+        self, n: Index, lanes: int, unroll: int, body: Strip,
         state: Sequence[Value] = (), merge: Callable[[list[Value], list[Value]], list[Value]] | None = None, hint: str | None = None,
     ) -> list[Value]:  # fmt: skip
         """Runs over n elements, `lanes` at a time, every lane once: body(i, mask, state) -> state for elements i to i + lanes.
@@ -247,17 +249,22 @@ class VecBuilder:
                         now[k] = body(self.add(it.iv, u * width), None, now[k])
                     it.yields = [v for s in now for v in s]
                 states = _split(it.results, len(states))
+            else:
+                states = states[:1]
         while len(states) > 1:
             assert merge is not None
             half = len(states) // 2
             states = [merge(a, b) for a, b in zip(states[:half], states[half : 2 * half])] + states[2 * half :]
-        current = states[0]
-        full = self.sub(n, self.mod(n, width)) if lanes else n
+        return self.strip_from(done, n, lanes, body, states[0], hint)
+
+    def strip_from(self, done: Index, n: Index, lanes: int, body: Strip, state: Sequence[Value] = (), hint: str | None = None) -> list[Value]:
+        """The elements from `done`, a multiple of lanes, to n: full vectors one by one, then a masked one."""
+        width = max(lanes, 1)
+        current = list(state)
         if isinstance(n, int) or not self.cheap_masks:
+            full = self.sub(n, self.mod(n, width)) if lanes else n
             current = self._single(done, full, width, lambda i, s: body(i, None, s), current, hint)
-            if lanes:
-                current = self._tail(full, n, lanes, body, current, hint)
-            return current
+            return self._tail(full, n, lanes, body, current, hint) if lanes else current
         # Masked vectors cost the same here, so that one loop does the rest of the full vectors and the tail.
         return self._single(done, n, width, lambda i, s: body(i, self.mask(self.sub(n, i), lanes) if lanes else None, s), current, hint)
 
@@ -276,7 +283,7 @@ class VecBuilder:
         return it.results
 
     def _tail(
-        self, full: Index, n: Index, lanes: int, body: Callable[[Index, Value | None, list[Value]], list[Value]], state: list[Value], hint: str | None
+        self, full: Index, n: Index, lanes: int, body: Strip, state: list[Value], hint: str | None
     ) -> list[Value]:
         if isinstance(full, int) and isinstance(n, int):
             return body(full, self.mask(n - full, lanes), state) if full < n else state
@@ -312,7 +319,7 @@ def row_major(b: VecBuilder, dims: Sequence[Index]) -> tuple[Index, ...]:
     return tuple(reversed(strides))
 
 
-def dims_of(type: Any, sizes: Sequence[Value]) -> tuple[Index, ...]:
+def dims_of(type: Any, sizes: Sequence[Index]) -> tuple[Index, ...]:
     """Extents of a buffer type whose run-time extents are `sizes`, in order."""
     rest = iter(sizes)
     return tuple(next(rest) if isinstance(d, Dyn) else d for d in type.shape)
