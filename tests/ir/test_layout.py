@@ -53,7 +53,7 @@ def table(layout: Layout) -> list[int]:
     return [layout(k) for k in range(layout.size)]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(layouts)
 def test_one_layout(layout: Layout) -> None:
     values = table(layout)
@@ -68,7 +68,7 @@ def test_one_layout(layout: Layout) -> None:
     assert layout.is_contiguous() == (sorted(values) == list(range(len(values))))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(layouts)
 def test_coordinates(layout: Layout) -> None:
     """Leftmost mode fastest, with an index a mode, and with nested coordinates."""
@@ -77,7 +77,7 @@ def test_coordinates(layout: Layout) -> None:
         assert layout(*coord) == layout(k) == sum(m(c) for m, c in zip(layout.modes, coord))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(layouts)
 def test_vector_width(layout: Layout) -> None:
     for axis, mode in enumerate(layout.modes):
@@ -91,7 +91,7 @@ def test_vector_width(layout: Layout) -> None:
     assert (layout.unit_stride_axis() is None) == all(layout.vector_width(k) == 1 for k in range(layout.rank))
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(layouts | dense_layouts(), layouts)
 def test_compose_is_application_or_refused(a: Layout, b: Layout) -> None:
     try:
@@ -105,7 +105,7 @@ def test_compose_is_application_or_refused(a: Layout, b: Layout) -> None:
     assert composed.extents == b.extents or not isinstance(b.shape, tuple)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(layouts, st.integers(1, 200))
 def test_complement_fills_the_gaps_once(layout: Layout, size: int) -> None:
     try:
@@ -123,7 +123,7 @@ def test_complement_fills_the_gaps_once(layout: Layout, size: int) -> None:
     assert table(gaps) == sorted(table(gaps))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(dense_layouts(), layouts)
 def test_divide_keeps_every_element(a: Layout, tile: Layout) -> None:
     try:
@@ -147,7 +147,7 @@ def test_divide_by_a_number_cuts_runs(a: Layout, n: int) -> None:
     assert [tiled(x, y) for y in range(a.size // n) for x in range(n)] == table(a)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(layouts, layouts)
 def test_product_repeats(a: Layout, b: Layout) -> None:
     try:

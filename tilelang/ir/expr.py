@@ -4,7 +4,8 @@ An expression is immutable, interned and brought to a normal form when it is bui
     2*i + M - 3          a sum of integer multiples of atoms; products of sums are multiplied out
     M // 64, i % 64      Python's floor division and remainder; multiples of a constant divisor are pulled out
     min(64, M - 64*i)    what all arguments share stands in front; the rest of a sum with a lone min or max moves into it
-`str` prints what `parse` reads. A divisor that evaluates to zero is an error in the program, so `N*(x // N) + x % N` is `x`.
+Sums and products of several min and max may have more than one normal form. `str` prints what `parse` reads. A divisor that
+evaluates to zero is an error in the program, so `N*(x // N) + x % N` is `x`.
 Users import from tilelang.ir.index, which adds facts about expressions and index maps.
 """
 
@@ -48,6 +49,7 @@ class Expr:
     __slots__ = ("__weakref__", "_text", "_symbols")
     _text: str
     _symbols: frozenset[str]
+    __array_ufunc__ = None  # a NumPy integer on the left leaves the operator to us
 
     def __add__(self, other: IntLike) -> Expr:
         return add_scaled(self, 1, as_expr(other))
@@ -64,7 +66,7 @@ class Expr:
         return _scale(self, -1)
 
     def __mul__(self, other: IntLike) -> Expr:
-        return _scale(self, other) if isinstance(other, int) else _mul(self, other)
+        return _mul(self, as_expr(other))
 
     __rmul__ = __mul__
 
@@ -227,8 +229,9 @@ class Sum(Expr):
         text = "".join(f" {'-' if negative else '+'} {piece}" for negative, piece in pieces)[1:]
         if text[0] == "+":
             return text[2:]
-        first = self.terms[0][0]  # every coefficient is negative; Python reads -a // b as (-a) // b
-        return f"-({first}){text[2 + len(str(first)) :]}" if isinstance(first, _Division) and self.terms[0][1] == -1 else "-" + text[2:]
+        first, k = self.terms[0]  # every coefficient is negative; Python reads -a // b as (-a) // b, and -min(a, b)*c as (-min(a, b))*c
+        grouped = isinstance(first, _Division) or (isinstance(first, Product) and isinstance(first.factors[0], _Extreme))
+        return f"-({first}){text[2 + len(str(first)) :]}" if grouped and k == -1 else "-" + text[2:]
 
 
 class Product(Expr):
@@ -366,7 +369,7 @@ def _parenthesised(e: Expr) -> str:
 
 
 _CONSTANTS: dict[int, Const] = {}  # these live forever; most constants are among them
-_CONSTANTS.update((i, _make(Const, i)) for i in range(-128, 1025))
+_CONSTANTS.update((i, _make(Const, i)) for i in range(-32, 257))
 ZERO = _CONSTANTS[0]
 
 
@@ -445,8 +448,8 @@ def plain_sum(terms: Mapping[Expr, int], constant: int) -> Expr:
 def extremes_of(cls: type[_Extreme], e: Expr) -> Iterator[Expr]:
     """The arguments over which `e` is an extreme of this class: all of min(a, b), a + x and b + x of min(a, b) + x, or just e."""
     terms, constant = linear_form(e)
-    inside = [t for t, k in terms if isinstance(t, _Extreme)]
-    if len(inside) == 1 and isinstance(inside[0], cls) and dict(terms)[inside[0]] == 1:
+    inside = [t for t, _ in terms if isinstance(t, cls)]
+    if len(inside) == 1 and dict(terms)[inside[0]] == 1:
         rest = plain_sum({t: k for t, k in terms if t is not inside[0]}, constant)
         for a in inside[0].args:
             yield from extremes_of(cls, add_scaled(rest, 1, a))
@@ -464,7 +467,7 @@ def _extreme(cls: type[_Extreme], args: Iterable[Expr]) -> Expr:
     if len(forms) == 1:
         return next(_sum(dict(terms), c) for terms, c in forms.items())
     if () not in forms:  # a constant argument shares nothing
-        shared = dict(set.intersection(*map(set, forms)))
+        shared: Terms = dict(frozenset[tuple[Expr, int]].intersection(*map(frozenset, forms)))
         c = next(iter(forms.values())) if len(set(forms.values())) == 1 else 0
         if shared or c:
             core = _extreme(cls, (_sum({t: k for t, k in terms if t not in shared}, own - c) for terms, own in forms.items()))

@@ -312,7 +312,7 @@ def _offset(coord: Nest, shape: Nest, stride: Nest) -> Leaf:
     if not isinstance(shape, tuple):
         if isinstance(coord, tuple):
             raise ValueError(f"coordinate {_text(coord)} is nested deeper than extent {shape}")
-        return cast(Leaf, coord * cast(Leaf, stride))
+        return coord * cast(Leaf, stride)
     strides = cast("tuple[Nest, ...]", stride)
     if isinstance(coord, tuple):
         if len(coord) != len(shape):
