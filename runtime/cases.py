@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 
 from tilelang.dialects.func import Func
 from tilelang.ir.core import Module
-from tilelang.ir.types import BufferType, Dyn, PtrType, Scalar, index
+from tilelang.ir.types import BufferType, Dyn, PtrType, Scalar, TensorType, index
 from tilelang.runtime.numerics import dtype_of, poison, scalar
 
 _PRIMES = (19, 11, 37, 29, 23, 17, 31, 13)
@@ -58,9 +59,10 @@ class Case:
 
     def see_results(self, func: Func, values: dict[str, Any]) -> None:
         """A tensor-level function tells the shapes of its results when it runs: they become memory for later forms of it."""
-        if self.outs or not func.results_:
+        if self.outs or not func.results_ or not all(isinstance(kind, TensorType) for kind in func.results_):
             return
-        for i, kind in enumerate(func.results_):
+        kinds: Sequence[Any] = func.results_
+        for i, kind in enumerate(kinds):
             value = values.get(f"result {i}")
             if value is None:
                 return
@@ -200,16 +202,31 @@ def _respect_facts(sizes: dict[str, int], facts: Sequence[str]) -> dict[str, int
     return sizes
 
 
-def _largest_step(func: Func) -> int:
-    """The largest constant step of a loop, within reason: sizes above it have full blocks and a tail."""
-    best = 1
+def _above_blocks(func: Func, names: Sequence[str]) -> dict[str, int]:
+    """Sizes a little above the step of the loop over each dim: full blocks and a tail. Large ones are cut where all of them would take too long."""
+    steps: dict[str, int] = {}
     for op in func.walk():
-        steps = op.operands[2:3] if op.name == "loop.for" else op.operands[2 * len(op.operands) // 3 :] if op.name == "loop.parallel" else ()
-        for s in steps:
-            value = s.op.attrs.get("value") if s.op is not None else None
-            if isinstance(value, int) and best < value <= 130:
-                best = value
-    return best
+        n = len(op.operands) // 3
+        triples = zip(op.operands[n : 2 * n], op.operands[2 * n :]) if op.name == "loop.parallel" else [op.operands[1:3]] if op.name == "loop.for" else ()
+        for upper, step in triples:
+            name, value = _dim_name(upper), step.op.attrs.get("value") if step.op is not None else None
+            if name is not None and isinstance(value, int):
+                steps[name] = max(steps.get(name, 1), value)
+    sizes = {n: steps.get(n, 30) + 3 + 2 * k for k, n in enumerate(names)}
+    while math.prod(sizes.values()) > 1 << 20 and max(sizes.values()) > 5:
+        largest = max(sizes, key=lambda n: sizes[n])
+        sizes[largest] //= 2
+    return sizes
+
+
+def _dim_name(value: Any) -> str | None:
+    """The symbol whose size the value is."""
+    op = value.op
+    if op is None or op.name not in ("mem.dim", "tensor.dim"):
+        return None
+    source = op.operands[0]
+    dim = source.type.shape[op.attrs["axis"]]
+    return (dim.name or f"{source.hint or 'argument'}.{op.attrs['axis']}") if isinstance(dim, Dyn) else None
 
 
 def make_cases(
@@ -227,12 +244,9 @@ def make_cases(
     else:
         first = seed % len(_PRIMES)
         ragged = {n: _PRIMES[(first + k) % len(_PRIMES)] for k, n in enumerate(names)}
-        step = _largest_step(func)
         trials = [(ragged, False, False)]
         if names:
-            # Many large dims would take too long.
-            above = {n: step + 3 + 2 * k for k, n in enumerate(names)} if step**min(len(names), 3) < 1 << 18 else {n: 33 + k for k, n in enumerate(names)}
-            trials += [(above, True, False), (dict.fromkeys(names, 1), False, False), (dict.fromkeys(names, 0), False, False)]
+            trials += [(_above_blocks(func, names), True, False), (dict.fromkeys(names, 1), False, False), (dict.fromkeys(names, 0), False, False)]
         trials.append((ragged, True, True))
     cases: list[Case] = []
     for k, (sizes, padded, special) in enumerate(trials):
