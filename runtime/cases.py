@@ -59,9 +59,9 @@ class Case:
 
     def see_results(self, func: Func, values: dict[str, Any]) -> None:
         """A tensor-level function tells the shapes of its results when it runs: they become memory for later forms of it."""
-        if self.outs or not func.results_ or not all(isinstance(kind, TensorType) for kind in func.results_):
-            return
         kinds: Sequence[Any] = func.results_
+        if self.outs or not all(isinstance(kind, TensorType) for kind in kinds):
+            return
         for i, kind in enumerate(kinds):
             value = values.get(f"result {i}")
             if value is None:
