@@ -214,7 +214,7 @@ def test_verify_each_blames_the_pass(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_interpret_each_blames_the_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(os.environ, "TILELANG_REPRODUCER_DIR", str(tmp_path))
-    watch = Instrumentation(interpret_each=lambda a, b: [] if value(a) + 1 == value(b) else [f"{value(a)} became {value(b)}"])
+    watch = Instrumentation(interpret_each=lambda a, b, name: [] if value(a) + 1 == value(b) else [f"{value(a)} became {value(b)}"])
     PassManager([Bump(), Bump()], watch).run(parse_module(TEXT))
     with pytest.raises(CompilerBug, match="changes what the program computes: 1 became 3") as caught:
         PassManager([Bump(), Bump(2)], watch).run(parse_module(TEXT))

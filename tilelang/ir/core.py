@@ -75,8 +75,8 @@ class Value:
             op.operands[i] = new
             new.uses[op, i] = None
         self.uses.clear()
-        if new.hint is None:
-            new.hint = self.hint
+        if new.hint is None and not (isinstance(new.owner, Operation) and not new.owner.operands):
+            new.hint = self.hint  # but constants and the like are named by what they are
 
     def __repr__(self) -> str:
         return f"<Value {self.hint or '?'}: {self.type}>"

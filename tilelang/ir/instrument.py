@@ -23,8 +23,8 @@ class Instrumentation:
     """Options of a PassManager.
 
     print_before, print_after: names of passes. print_after_change: after each pass that changed the text. print_diff: unified differences.
-    print_to: a directory that gets `03-fuse.tir` and so on, from which `tilec opt` can go on. interpret_each(before, after): what differs when both
-    modules run on the same data, nothing when all is well. stop_after: the name of the last pass to run."""
+    print_to: a directory that gets `03-fuse.tir` and so on, from which `tilec opt` can go on. interpret_each(before, after, name of the pass): runs
+    both modules on the same data; gives or raises what differs (runtime.interp.InterpretEach). stop_after: the name of the last pass to run."""
 
     print_before: frozenset[str] | set[str] = frozenset()
     print_after: frozenset[str] | set[str] = frozenset()
@@ -33,7 +33,7 @@ class Instrumentation:
     print_diff: bool = False
     print_to: str | Path | None = None
     verify_each: bool = False
-    interpret_each: Callable[[Module, Module], Sequence[str]] | None = None
+    interpret_each: Callable[[Module, Module, str], Sequence[str] | None] | None = None
     time_passes: bool = False
     stop_after: str = ""
     generic: bool = False
@@ -86,7 +86,7 @@ class Instrumentation:
         if self.print_to is not None:
             self.file(index + 1, step.name, module)
         if self.interpret_each is not None and self.before is not None:
-            differences = self.interpret_each(self.before, module)
+            differences = self.interpret_each(self.before, module, step.name)
             if differences:
                 raise CompilerBug("the pass changes what the program computes: " + "; ".join(differences))
 
