@@ -13,7 +13,7 @@ import numpy as np
 from tilelang.diagnostics import CompilerBug
 from tilelang.dialects.func import Func, functions
 from tilelang.ir.core import Module
-from tilelang.ir.types import Scalar, TensorType, element_of
+from tilelang.ir.types import PtrType, Scalar, element_of
 from tilelang.runtime.cases import Case, Data, make_cases
 from tilelang.runtime.failure import KernelError
 from tilelang.runtime.interp import Interpreter
@@ -82,20 +82,22 @@ def _run(module: Module, func: Func, case: Case, exact: bool) -> _Outcome:
         live.append((name, data, memory, view))
         args.append(Pointer(memory, 0, name) if data.raw else view)
 
-    for name, item in case.items:
+    items, outs = iter(case.items), iter([(f"result {i}", data) for i, data in enumerate(case.outs)])
+    params = iter(zip(func.args, func.roles))
+    for param, role in params:
+        name, item = next(outs if role == "out" and case.outs else items)
         if isinstance(item, Data):
             add(name, item)
+            if isinstance(param.type, PtrType) and not item.raw:
+                for _ in range(2 * len(item.shape)):  # dims and strides, which the interpreter takes from the array
+                    next(params)
         else:
             args.append(item)
-    returns = bool(func.results_) or any(isinstance(a.type, TensorType) for a in func.args)
-    if not returns:
-        for i, data in enumerate(case.outs):
-            add(f"result {i}", data)
     try:
         results = Interpreter(module, exact).run(func.sym_name, args)
     except KernelError as error:
         return _Outcome(error.diagnostics[0].slug)
-    values = {f"result {i}": np.asarray(r) for i, r in enumerate(results)}
+    values = {f"result {i}": np.asarray(r) for i, r in enumerate(results, sum(r == "out" for r in func.roles))}
     stray: list[str] = []
     for name, data, memory, view in live:
         values[name] = view
@@ -151,8 +153,11 @@ def called(module: Module) -> set[str]:
 class Comparison:
     """Compares two modules; `cases` are data made for an earlier form of the module (its dims and outputs are known there)."""
 
-    def __init__(self, before: Module, after: Module, rtol: float | None = None) -> None:
+    def __init__(self, before: Module, after: Module, rtol: float | None = None, known: dict[tuple[Case, bool], _Outcome] | None = None) -> None:
+        """known: outcomes of the module before, from an earlier comparison."""
         self.before, self.after, self.rtol = before, after, rtol
+        self.known = known or {}
+        self.outcomes: dict[tuple[Case, bool], _Outcome] = {}  # of the module after
         a, b = _Traits(before), _Traits(after)
         # What looks at the bits of floats, and polynomials that replace exp and its like, mean something else on float64.
         self.can_be_exact = a.float_bits == b.float_bits and a.math <= b.math
@@ -201,15 +206,16 @@ class Comparison:
     def _pair(self, name: str, case: Case, exact: bool) -> tuple[_Outcome, _Outcome] | list[str]:
         """The two outcomes; or a list of what is wrong already (empty: both stop alike, nothing to compare)."""
         mode = "exact" if exact else "typed"
+        when = "before"
         try:
-            a = _run(self.before, self.old[name], case, exact)
+            a = self.known.get((case, exact)) or _run(self.before, self.old[name], case, exact)
+            case.see_results(self.old[name], a.values)
+            when = "after"
+            b = self.outcomes[case, exact] = _run(self.after, self.new[name], case, exact)
         except CompilerBug as bug:
-            return [f"the module before cannot be interpreted: {bug.message}: {bug.op}"]
-        case.see_results(self.old[name], a.values)
-        try:
-            b = _run(self.after, self.new[name], case, exact)
-        except CompilerBug as bug:
-            return [f"the module after cannot be interpreted: {bug.message}: {bug.op}"]
+            return [f"the module {when} cannot be interpreted: {bug.message}: {bug.op}"]
+        except (TypeError, StopIteration) as error:
+            return [f"the module {when} cannot be called: {error or 'it has more parameters'}"]
         if a.error or b.error:
             if a.error == b.error:
                 return []
@@ -267,9 +273,13 @@ class InterpretEach:
         self.shapes = shapes
         self.differences: list[tuple[str, str]] = []
         self._cases: dict[str, list[Case]] = {}
+        self._text = ""  # of the last module after a pass: mostly the next one before a pass, whose outcomes are known then
+        self._outcomes: dict[tuple[Case, bool], _Outcome] = {}
 
     def __call__(self, before: Module, after: Module, pass_name: str) -> None:
-        comparison = Comparison(before, after)
+        from tilelang.ir.text import print_module
+
+        comparison = Comparison(before, after, known=self._outcomes if self._text == print_module(before) else None)
         for name in comparison.names(None):
             cases = self._cases.get(name)
             if cases is None:
@@ -278,3 +288,4 @@ class InterpretEach:
             if found and not self.record:
                 raise CompilerBug(f"the pass changes a result: {found[0]}", pass_name=pass_name, span=comparison.old[name].span)
             self.differences += [(pass_name, text) for text in found]
+        self._text, self._outcomes = print_module(after), comparison.outcomes

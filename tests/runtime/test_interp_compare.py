@@ -228,3 +228,18 @@ def test_polynomials_for_exp_are_compared_in_their_own_type() -> None:
     # exp is gone and exp2 has come: compared in f32.
     assert equivalent(a, b) == []
     assert equivalent(a, parse_module(text.replace("arith.exp ", "arith.exp2 ")))
+
+
+def test_results_beside_out_buffers_in_any_order() -> None:
+    text = """builtin.module {level = "tile"} {
+  func.func @f(%out: buffer<f32[4], global> out, %n: i32 scalar, %x: buffer<f32[4], global> in) -> (i32) {
+    %c0 = arith.constant 0 : index
+    %t = tile.load %x offsets(%c0) : tile<f32[4]>
+    tile.store %t, %out offsets(%c0)
+    %r = arith.add %n, %n : i32
+    func.return %r
+  }
+}"""
+    assert equivalent(parse_module(text), parse_module(text)) == []
+    assert "result 1 differs" in equivalent(*change(text, "arith.add", "arith.sub"))[0]
+    assert "result 0 differs" in equivalent(*change(text, "tile.store %t", "%u = arith.add %t, %t : tile<f32[4]>\ntile.store %u"))[0]
