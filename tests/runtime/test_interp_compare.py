@@ -181,7 +181,7 @@ def test_index_data_stays_in_range() -> None:
   }
 }""")
     cases = make_cases(module, module.body.block.first)  # pyright: ignore[reportArgumentType]
-    assert all(0 <= item.memory.min() and item.memory.max() < 3 for c in cases for name, item in c.items if name == "i" and c.label != "M=0, N=0")
+    assert all(item.memory.min() >= 0 and item.memory.max() < 3 for c in cases for name, item in c.items if name == "i" and c.label != "M=0, N=0")
     wrong = module.clone()
     for op in wrong.walk():
         if op.name == "arith.constant":

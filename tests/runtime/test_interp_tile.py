@@ -402,5 +402,5 @@ def test_an_op_that_cannot_be_evaluated_is_a_compiler_bug() -> None:
     %u = tile.reshape %t : tile<f32[3]>
   }
 }""")
-    with pytest.raises(CompilerBug, match="'tile.reshape' cannot be interpreted"):
+    with pytest.raises(CompilerBug, match=r"'tile.reshape' cannot be interpreted"):
         Interpreter(module).run("f", [np.zeros(4, np.float32)])
