@@ -284,13 +284,15 @@ class Scan(_Mem, name="mem.scan"):
 
 
 class Matmul(_Mem, name="mem.matmul"):
-    """acc += lhs @ rhs (acc's type decides the arithmetic; see tile.matmul). register_tile: (rows, columns) chosen by block, () = not yet."""
+    """acc += lhs @ rhs (acc's type decides the arithmetic; see tile.matmul). register_tile: (rows, columns) of acc held in registers, cache_blocks:
+    (rows, depth) of lhs held in caches; chosen by block, () = not yet."""
 
     __slots__ = ()
     lhs = operand()
     rhs = operand()
     acc = operand()
     register_tile = attr(tuple, ())
+    cache_blocks = attr(tuple, ())
 
     @classmethod
     def of(cls, lhs: Value, rhs: Value, acc: Value) -> Matmul:

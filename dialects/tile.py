@@ -308,12 +308,15 @@ class Extract(Operation, name="tile.extract", pure=True):
 
 
 class Matmul(Operation, name="tile.matmul", pure=True):
-    """acc + lhs @ rhs, over the last two axes, equal leading axes; products and sums in acc's element type."""
+    """acc + lhs @ rhs, over the last two axes, equal leading axes; products and sums in acc's element type.
+    register_tile, cache_blocks: as mem.matmul, chosen by block."""
 
     __slots__ = ()
     lhs = operand()
     rhs = operand()
     acc = operand()
+    register_tile = attr(tuple, ())
+    cache_blocks = attr(tuple, ())
     out = result()
 
     @classmethod
