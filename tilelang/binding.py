@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from tilelang.diagnostics import Note, TileError, make, nearest
+from tilelang.diagnostics import Note, Span, TileError, make, nearest
 from tilelang.frontend.signature import Param, Signature, Specialization
 from tilelang.ir.expr import Sym
 from tilelang.ir.types import Scalar
@@ -38,10 +38,12 @@ class Call:
 class Binder:
     """Binds calls of one function."""
 
-    def __init__(self, signature: Signature) -> None:
+    def __init__(self, signature: Signature, span: Span) -> None:
+        """span: where the function is, for errors that belong to no parameter."""
         self.signature = signature
-        self.runtime = [p for p in signature.params if p.kind != "const"]
-        self.constants = {p.name: p for p in signature.params if p.kind == "const"}
+        self.span = span
+        self.runtime = [p for p in signature.params if p.role != "static"]
+        self.constants = {p.name: p for p in signature.statics}
         self.positional = [p for p in signature.params if not p.keyword]
         self.by_name = {p.name: p for p in signature.params}
 
@@ -59,7 +61,7 @@ class Binder:
         write_back: list[tuple[np.ndarray, np.ndarray]] = []
         for p in self.runtime:
             value = given[p.name]
-            if p.kind == "scalar":
+            if p.role == "scalar":
                 values.append(self._scalar(p, value, dtypes))
                 continue
             info = self._describe(p, value)
@@ -69,7 +71,7 @@ class Binder:
             infos.append((p, info))
             values.append(info)
         chosen = {name: scalar for name, (scalar, _) in dtypes.items()}
-        for name, domain in self.signature.dtypes.items():
+        for name, domain in self.signature.dtype_params.items():
             chosen.setdefault(name, constants.pop(name, domain[0]))
         extents = {name: n for name, (n, _) in dims.items()}
         results = self._results(out, extents, chosen, constants, infos, values, strides, write_back, given)
@@ -85,14 +87,14 @@ class Binder:
         for name, value in kwargs.items():
             if name in given:
                 self._fail("argument-kind", self.by_name[name], name=name, found="given twice", expected="one value")
-            if name not in self.by_name and name not in sig.dtypes:
+            if name not in self.by_name and name not in sig.dtype_params:
                 near = nearest(name, [*self.by_name, "out", "mode", "threads"])
                 self._fail(
                     "argument-kind", None, help=f"did you mean '{near}'?" if near else None, name=name, found="no parameter of this kernel",
                     expected=f"one of {', '.join(self.by_name)}",
                 )  # fmt: skip
             given[name] = value
-        missing = [p for p in sig.params if p.name not in given and (p.kind != "const" or p.required)]
+        missing = [p for p in sig.params if p.name not in given and not p.has_default]
         if missing:
             names = ", ".join(f"'{p.name}'" for p in missing)
             help = f"pass {names}"
@@ -105,7 +107,7 @@ class Binder:
         out: dict[str, Any] = {}
         for name, p in self.constants.items():
             out[name] = self._constant(p, given[name]) if name in given else p.default
-        for name, domain in self.signature.dtypes.items():
+        for name, domain in self.signature.dtype_params.items():
             if name in given:
                 scalar = _as_scalar(given[name])
                 if scalar not in domain:
@@ -114,7 +116,7 @@ class Binder:
         return out
 
     def _constant(self, p: Param, value: Any) -> Any:
-        kind = p.type_name
+        kind = p.kind
         if isinstance(value, np.generic):
             value = value.item()
         wanted = {"int": int, "float": (int, float), "bool": bool, "str": str}.get(kind)
@@ -132,9 +134,10 @@ class Binder:
 
     def _scalar(self, p: Param, value: Any, dtypes: dict[str, tuple[Scalar, str]]) -> Any:
         dtype = p.dtype
+        assert dtype is not None
         if isinstance(dtype, str):
             if dtype not in dtypes:
-                dtypes[dtype] = (self.signature.dtypes[dtype][0], p.name)
+                dtypes[dtype] = (self.signature.dtype_params[dtype][0], p.name)
             dtype = dtypes[dtype][0]
         try:
             abi.scalar_slot(dtype.name, value)
@@ -163,7 +166,7 @@ class Binder:
         self, p: Param, info: abi.ArrayInfo, dims: dict[str, tuple[int, str]], dtypes: dict[str, tuple[Scalar, str]], constants: dict[str, Any]
     ) -> None:  # fmt: skip
         if isinstance(p.dtype, str):
-            domain = self.signature.dtypes[p.dtype]
+            domain = self.signature.dtype_params[p.dtype]
             if p.dtype in dtypes:
                 bound, other = dtypes[p.dtype]
                 if info.dtype != bound.name:
@@ -173,7 +176,7 @@ class Binder:
                 if match is None:
                     self._fail("argument-dtype", p, name=p.name, found=info.dtype, expected=" or ".join(map(str, domain)))
                 dtypes[p.dtype] = (match, p.name)
-        elif info.dtype != p.dtype.name:
+        elif p.dtype is not None and info.dtype != p.dtype.name:
             self._fail("argument-dtype", p, name=p.name, found=info.dtype, expected=str(p.dtype), help=f"convert it: x.astype({_numpy_text(p.dtype)})")
         if len(info.shape) != len(p.dims):
             self._fail("argument-shape", p, name=p.name, found=info.shape, expected=f"{self._type_text(p)}, {len(p.dims)} axes")
@@ -227,8 +230,6 @@ class Binder:
         results: list[Any] = []
         for n, (spec, array) in enumerate(zip(specs, outs)):
             dtype = dtypes[spec.dtype] if isinstance(spec.dtype, str) else spec.dtype
-            if isinstance(dtype, str):
-                dtype = constants[dtype]
             shape = tuple(self._extent(d, dims, constants) for d in spec.dims)
             name = "out" if len(specs) == 1 else f"out[{n}]"
             if array is None:
@@ -237,7 +238,7 @@ class Binder:
             else:
                 info = self._describe_out(name, array, dtype, shape)
                 info = self._native(info, True, write_back)
-                infos.append((Param.output(name, dtype, spec.dims), info))
+                infos.append((Param(name, spec.span, "out", dtype, spec.dims), info))
             strides[f"out{n}"] = _strides_class(info)
             values.append(info)
             results.append(array)
@@ -288,7 +289,7 @@ class Binder:
         return [Note(f"'{name}' is declared here", p.span)] if p is not None else []
 
     def _fail(self, slug: str, p: Param | None, notes: list[Note] | None = None, help: str | None = None, **fields: Any) -> NoReturn:
-        span = p.span if p is not None else self.signature.span
+        span = p.span if p is not None else self.span
         raise TileError([make(slug, span, notes or (), help, **fields)])
 
 

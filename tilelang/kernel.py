@@ -89,7 +89,11 @@ class Kernel:
     def _binder(self) -> Binder:
         from tilelang.binding import Binder
 
-        return Binder(self.signature)
+        return Binder(self.signature, self.function.name_span)
+
+    def __tile_function__(self) -> tuple[ast.Function, Env]:
+        """How other kernels see this one: as a helper that is inlined."""
+        return self.function, self.env
 
     # -- calling
 
@@ -115,10 +119,10 @@ class Kernel:
             original[...] = copy
         if not call.results:
             return None
-        return call.results[0] if len(call.results) == 1 else tuple(call.results)
+        return tuple(call.results) if self.signature.several else call.results[0]
 
     def _specialised(self, spec: Specialization) -> Compiled:
-        key = spec.key()
+        key = spec.key
         compiled = self._compiled.get(key)
         if compiled is not None:
             self._hits += 1
@@ -155,7 +159,7 @@ class Kernel:
         from tilelang.frontend.signature import Specialization
 
         values = self._binder.constant_values(choices)
-        dtypes = {name: values.pop(name, domain[0]) for name, domain in self.signature.dtypes.items()}
+        dtypes = {name: values.pop(name, domain[0]) for name, domain in self.signature.dtype_params.items()}
         unknown = choices.keys() - values.keys() - dtypes.keys()
         if unknown:
             raise TypeError(f"{self.__name__} has no compile-time parameter '{min(unknown)}'")
@@ -222,14 +226,14 @@ def tile(function: Callable[..., Any] | None = None, /) -> Kernel | Callable[[Ca
 
 
 def _kernel_of(function: Callable[..., Any], scope: dict[str, Any]) -> Kernel:
-    from tilelang.frontend.env import Env
+    from tilelang.frontend.env import PythonEnv
     from tilelang.frontend.python import read_function
 
     try:
         read = read_function(cast(Any, function), scope)
     except TileError as error:
         raise error.with_traceback(without_own_frames(error)) from None
-    kernel = Kernel(read.function, Env.of_python(read.names, read.source))
+    kernel = Kernel(read.function, PythonEnv(read.names))
     functools.update_wrapper(cast(Any, kernel), function, updated=())
     return kernel
 
@@ -261,7 +265,7 @@ class Library:
 @overload
 def load(path: str | os.PathLike[str]) -> Library: ...
 @overload
-def load(place: Any, *, pad: Any) -> Any: ...
+def load(path: Any, *, pad: Any) -> Any: ...
 def load(path: Any, *, pad: Any = None) -> Any:
     """Reads a .tile file and gives its functions as kernels. Raises TileError for errors in it, OSError when it cannot be read.
 
@@ -274,12 +278,12 @@ def load(path: Any, *, pad: Any = None) -> Any:
 def load_text(text: str, path: str = "<text>") -> Library:
     """As load, from text; `path` is for messages and relative imports."""
     from tilelang.diagnostics import Source
-    from tilelang.frontend.env import Env
+    from tilelang.frontend.env import TextEnv
     from tilelang.frontend.text import parse_module
 
     diagnostics = Diagnostics()
     module = parse_module(Source(path, text), diagnostics)
     diagnostics.raise_if_errors()
-    env = Env.of_module(module, diagnostics)
+    env = TextEnv(module, diagnostics)
     diagnostics.raise_if_errors()
     return Library(path, {f.name: Kernel(f, env) for f in module.functions})
