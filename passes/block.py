@@ -57,7 +57,7 @@ class Block(Pass):
                 m, n = shape_of(op.acc.type)[-2:]
                 k = shape_of(op.lhs.type)[-1]
                 blocking = choose(ctx.target, element_of(op.acc.type), m, n, k, self.rows, self.vectors, self.depth)
-                op.register_tile, op.cache_blocks = blocking.register_tile, blocking.cache_blocks
+                op.attrs["register_tile"], op.attrs["cache_blocks"] = blocking.register_tile, blocking.cache_blocks
                 ctx.remark(f"register tile {blocking.rows}x{blocking.columns}, blocks of {blocking.depth} over K", op)
 
 
@@ -83,7 +83,6 @@ def choose(target: Target, acc: Scalar, m: Dim, n: Dim, k: Dim, rows: int = 0, v
     r, columns = best[0], best[1] * lanes
     if isinstance(m, int) and 0 < m < r:
         r = m
-    bound = dim_bound(k)
     if not depth:
         depth = _depth(max(64, target.l1d * 2 // 3 // (columns * element.bytes) // 8 * 8), dim_bound(k), isinstance(k, int))
     height = max(r, target.l2 // 2 // (depth * element.bytes) // r * r)
@@ -98,7 +97,7 @@ def _depth(most: int, bound: int | None, exact: bool) -> int:
     if exact:
         divisors = [d for d in range(most * 2 // 3, most * 4 // 3 + 1) if bound % d == 0]
         if divisors:
-            return min(divisors, key=lambda d: abs(d - most))
+            return min(divisors, key=lambda d: (abs(d - most), -d))
     blocks = -(-bound // most)
     return (-(-bound // blocks) + 7) // 8 * 8
 

@@ -49,7 +49,7 @@ def _is_tile(op: mem.Matmul) -> bool:
     """Whether acc fits the register tile that the op names."""
     if not op.register_tile or op.cache_blocks:
         return False
-    rows, columns = op.register_tile
+    rows, columns = op.attrs["register_tile"]
     *batch, m, n = shape_of(op.acc.type)
     bound = dim_bound(n)
     return not batch and isinstance(m, int) and m <= rows and bound is not None and bound <= columns
@@ -65,7 +65,8 @@ class _Cutter:
         m, n = shape_of(op.acc.type)[-2:]
         k = _narrower(shape_of(op.lhs.type)[-1], shape_of(op.rhs.type)[-2])
         if op.register_tile and op.cache_blocks:
-            self.blocking = Blocking(*op.register_tile, depth=op.cache_blocks[1], height=op.cache_blocks[0])
+            (rows, columns), (height, depth) = op.attrs["register_tile"], op.attrs["cache_blocks"]
+            self.blocking = Blocking(rows, columns, depth, height)
         else:
             self.blocking = choose(target, element_of(op.acc.type), m, n, k)
         # Reads of a masked vector cost no more than others, so that one tile serves full and ragged panels.
@@ -115,7 +116,7 @@ class _Cutter:
                     left = self.sub(block, [at, 0], [(count, count), (size_k, bound_k)])
                     out = self.sub(acc, [b.add(at_m, at), at_n], [(count, count), (size_n, blocking.columns)])
                     tile = mem.Matmul.of(left, side, out)
-                    tile.register_tile = blocking.register_tile
+                    tile.attrs["register_tile"] = blocking.register_tile
                     b.insert(tile)
 
                 self.each_rows(size_m, bound_m, rows)
