@@ -34,7 +34,7 @@ class Fuse(Pass):
             for block in blocks:
                 _Block(block, extents, self.max_ops).run()
             for op in function.walk(reverse=True):
-                if (_is_transparent(op) or isinstance(op, (tile.Fill, arith.Constant))) and not op.results[0].uses:
+                if (is_transparent(op) or isinstance(op, (tile.Fill, arith.Constant))) and not op.results[0].uses:
                     op.erase()
 
 
@@ -139,7 +139,7 @@ class _Block:
     def _through(self, value: Value) -> Iterator[Operation]:
         """Users of a value; those of its broadcasts in their place when all of them are elementwise."""
         for user in value.users:
-            if _is_transparent(user) and user.results[0].uses and all(_fusable(u) for u in user.results[0].users):
+            if is_transparent(user) and user.results[0].uses and all(_fusable(u) for u in user.results[0].users):
                 yield from self._through(user.results[0])
             else:
                 yield user
@@ -167,7 +167,7 @@ class _Block:
         op = value.op
         if isinstance(op, tile.Fill):
             return op.value, (-1,) * len(map)
-        axes = _source_axes(op)
+        axes = source_axes(op)
         if axes is None or op is None:
             return value, map
         return self.source(op.operands[0], tuple(axes[a] if a >= 0 else -1 for a in map))
@@ -265,11 +265,11 @@ def _weight(op: Operation) -> int:
     return len(op.body.block) - 1 if isinstance(op, tile.Map) else 1
 
 
-def _is_transparent(op: Operation) -> bool:
-    return _source_axes(op) is not None
+def is_transparent(op: Operation) -> bool:
+    return source_axes(op) is not None
 
 
-def _source_axes(op: Operation | None) -> list[int] | None:
+def source_axes(op: Operation | None) -> list[int] | None:
     """For a broadcast, or a reshape that only adds axes of length 1: for each axis of the result the axis of the operand, or -1. None else, and
     where an axis of length 1 is repeated, as a map cannot say 'read at 0'."""
     if isinstance(op, tile.Broadcast):

@@ -1,4 +1,4 @@
-"""Extents of tile values as SSA values: every `?` axis goes back to the sizes given where the tile, or what it was made from, came from.
+"""Extents of tile (and tensor) values as SSA values: every `?` axis goes back to the sizes given where the tile, or what it was made from, came from.
 
 Tiles carried by a loop, or given by an `if`, normally keep their extents. Where that cannot be seen, `carry_extents` adds the extents to
 the carried values, so that they too are SSA values."""
@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from tilelang.dialects import arith, loop, tile
 from tilelang.ir.core import Builder, Operation, Value, VerifyError
-from tilelang.ir.types import Dyn, TileType, index, shape_of
+from tilelang.ir.types import Dyn, TensorType, TileType, index, shape_of
 
 Phi: TypeAlias = tuple[Value, int]  # the extent of a loop or if value along an axis, to become a value of its own
 Extent: TypeAlias = "int | Value | Phi"
@@ -72,7 +72,7 @@ class Extents:
         if isinstance(op, loop.While):
             return self.along(_condition(op).values[value.index], axis)
         # Elementwise: all tile operands have the extents of the result.
-        return self.along(next(v for v in op.operands if is_tile(v)), axis)
+        return self.along(next(v for v in op.operands if isinstance(v.type, (TileType, TensorType))), axis)
 
     def _gathered(self, op: tile.Gather, axis: int) -> Extent:
         rank = len(shape_of(op.buffer.type))
