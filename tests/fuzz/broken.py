@@ -182,6 +182,8 @@ class Mutator:
 
     def change_statements(self, module: ast.Module) -> None:
         blocks = [b for n in ast.walk(module) for b in (getattr(n, "body", None), getattr(n, "orelse", None)) if isinstance(b, list) and b]
+        if not blocks:
+            return
         block, other = self.pick(blocks), self.pick(blocks)
         i = self.big(len(block))
         kind = self.below(4)
