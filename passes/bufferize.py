@@ -104,7 +104,7 @@ class Bufferizer:
         if isinstance(value.op, tile.Fill):
             return value.op.value
         if isinstance(value.op, arith.Constant):
-            return build(arith.Constant.of(value.op.value, element_of(value.type)))
+            return build(arith.Constant.of(value.op.attrs["value"], element_of(value.type)))
         return None
 
     def elementwise(self, op: Operation, build: Builder) -> None:

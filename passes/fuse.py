@@ -224,9 +224,10 @@ class _Block:
             if not isinstance(v.op, arith.Constant):
                 return new.body.block.args[ins[v, axes]]
             kind = element_of(v.type)
-            key = (repr(v.op.value), kind)
+            number = v.op.attrs["value"]
+            key = (repr(number), kind)
             if key not in constants:
-                constants[key] = body(arith.Constant.of(v.op.value, kind))
+                constants[key] = body(arith.Constant.of(number, kind))
             return constants[key]
 
         for m in cluster.members:

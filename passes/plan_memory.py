@@ -1,8 +1,8 @@
 """plan-memory: where local memory goes, and which buffers share it.
 
 Buffers of one block of code whose lives do not overlap get the same memory (linear scan). A buffer lives from its first to its last use, and
-through the whole of a loop around them, unless every iteration writes it before it reads it. Of two such buffers with the same number of bytes
-or less, the later becomes a view of the earlier. Small buffers of fixed size are marked `stack`, up to `stack` bytes a function; all others
+through the whole of a loop around them, unless every iteration writes it before it reads it. Of two such buffers of
+similar size, the later becomes a view of the earlier. Small buffers of fixed size are marked `stack`, up to `stack` bytes a function; all others
 come from the heap of the worker when their block of code starts.
 
 A buffer that the user placed and that is larger than its memory space is an error: every buffer that lives there is named, with its size, and the
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from tilelang.diagnostics import Note
 from tilelang.dialects import func, loop, mem
@@ -77,7 +77,8 @@ def share(block: Block, order: dict[Operation, int]) -> None:
     for first, last, op in sorted(lives, key=lambda life: life[:2]):
         free += [owner for end, owner in active if end < first]
         active = [(end, owner) for end, owner in active if end >= first]
-        fitting = [a for a in free if (size_of(a) or 0) >= (size_of(op) or 0) and _kind(a) == _kind(op)]
+        # A small buffer in a large one would only lose its place on the stack.
+        fitting = [a for a in free if (size_of(op) or 0) <= (size_of(a) or 0) <= 4 * (size_of(op) or 0) and _kind(a) == _kind(op)]
         if not fitting:
             active.append((last, op))
             continue
@@ -182,7 +183,8 @@ def _shape(alloc: mem.Alloc) -> str:
 def _remedy(function: func.Func, alloc: mem.Alloc) -> str | None:
     """Which tunables to lower: those whose value is a factor of an extent of the buffer."""
     extents = [b for d in views.buffer_type(alloc.out).shape if (b := dim_bound(d)) is not None and b > 1]
-    knobs = [(name, v) for name, v in function.tunables if isinstance(v, int) and not isinstance(v, bool) and v > 1]
+    tunables: tuple[tuple[str, Any], ...] = function.attrs.get("tunables", ())
+    knobs = [(name, v) for name, v in tunables if isinstance(v, int) and not isinstance(v, bool) and v > 1]
     found = [(name, v) for name, v in knobs if any(e % v == 0 for e in extents)]
     if not found:
         return "make an extent of the buffer smaller"

@@ -15,6 +15,7 @@ from tilelang.dialects import arith, func, loop, mem, tensor
 from tilelang.ir.core import Builder, Module, Operation, Value, VerifyError
 from tilelang.ir.passes import Pass, PassContext, register
 from tilelang.ir.types import DYN, BufferType, Dyn, TensorType, Type, element_of, shape_of
+from tilelang.passes.buffering import views
 from tilelang.passes.buffering.extents import Extents
 from tilelang.passes.fuse import source_axes
 from tilelang.passes.tiling.roots import find_roots
@@ -197,8 +198,7 @@ class Lowering:
     def _reshaped(self, op: tensor.Reshape) -> Value:
         """A view of contiguous memory under another shape."""
         source = self.buffers.get(op.x)
-        assert source is None or isinstance(source.type, BufferType)
-        if source is None or source.type.strides is not None:
+        if source is None or views.buffer_type(source).strides is not None:
             scratch = self._scratch(op.x)
             self._grid(op.x, scratch)
             source = scratch

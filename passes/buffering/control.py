@@ -139,6 +139,7 @@ def _carried_slot(b: Bufferizer, op: loop.For | loop.While, init: Value, arg: Va
     source, storage = b.place.of.get(init), b.place.storage.get(init)
     assert source is not None and storage is not None, "an initial value has a buffer"
     if stable and storage not in taken and b.place.is_free(storage, op):
+        storage.buffer.hint = arg.hint or storage.buffer.hint
         return Slot(storage, source)
     slot = _new_slot(b, op, arg, stable)
     build = Builder.at(op)

@@ -76,7 +76,8 @@ class Tiles:
         if not ranges:
             return self.build(mem.Load.of(buffer, []))
         steps = tuple(r.step for r in ranges)
-        return self.build(tile.Load.of(buffer, [r.offset for r in ranges], _sizes(ranges), _type(ranges, element_of(buffer.type)), steps=steps))
+        type = _tile_type(ranges, element_of(buffer.type))
+        return self.build(tile.Load.of(buffer, [r.offset for r in ranges], _sizes(ranges), type, steps=steps))
 
     def store(self, value: Value, buffer: Value, ranges: Ranges) -> None:
         if ranges:
@@ -90,7 +91,7 @@ class Tiles:
         element = element_of(value.type)
         self.build.span = op.span if op is not None else self.build.span
         if isinstance(op, arith.Constant):
-            return self.splat(self.build(arith.Constant.of(op.value, element)), ranges)
+            return self.splat(self.build(arith.Constant.of(op.attrs["value"], element)), ranges)
         if isinstance(op, tensor.Fill):
             return self.splat(self.of(op.value, ()), ranges)
         if isinstance(op, tensor.Iota):
@@ -153,7 +154,7 @@ class Tiles:
         element = element_of(op.x.type)
         if buffer is not None and ranges:
             offsets, kept_steps = [r.offset for r in inner], tuple(r.step for r in inner)
-            return self.build(tile.Load.of(buffer, offsets, _sizes(ranges), _type(ranges, element), dropped=op.dropped, steps=kept_steps))
+            return self.build(tile.Load.of(buffer, offsets, _sizes(ranges), _tile_type(ranges, element), dropped=op.dropped, steps=kept_steps))
         if buffer is not None:
             return self.build(mem.Load.of(buffer, [r.offset for r in inner]))
         x = self.of(op.x, tuple(inner))
@@ -244,9 +245,13 @@ def _sizes(ranges: Ranges) -> list[Value]:
     return [r.size for r in ranges if r.size is not None]
 
 
+def _tile_type(ranges: Ranges, element: Scalar) -> TileType:
+    return TileType(tuple(r.dim for r in ranges), element)
+
+
 def _type(ranges: Ranges, element: Type) -> Type:
     assert isinstance(element, Scalar)
-    return TileType(tuple(r.dim for r in ranges), element) if ranges else element
+    return _tile_type(ranges, element) if ranges else element
 
 
 def is_heavy(op: Operation | None) -> bool:

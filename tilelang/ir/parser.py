@@ -353,7 +353,7 @@ class _Parser(Cursor):
                 sizes.append(0)
             else:
                 self.unexpected(f"operand '{part.name}(...)' of '{cls.name}'")
-        if self.tokens[self.pos + 1] == "(" and self.tokens[self.pos][:1].isalpha() and self.tokens[self.pos] != "loc":
+        if self.tokens[self.pos + 1] == "(" and self.tokens[self.pos][:1].isalpha() and self.tokens[self.pos] != "loc" and "." not in self.tokens[self.pos]:
             self.fail(f"'{cls.name}' has no operand '{self.tokens[self.pos]}' here; in order: {', '.join(p.name for p in shape.named)}")
         return sizes
 
