@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tilelang.dialects.contract import MemContract
 from tilelang.dialects.tile import REDUCTIONS, access_attrs
 from tilelang.ir.core import Block, Dialect, Operation, Region, Value, VerifyError, attr, operand, operands, region, result
 from tilelang.ir.types import BufferType, Type, element_of, index, token
@@ -393,6 +394,6 @@ def row_major_strides(type: BufferType) -> tuple[Any, ...]:
 
 
 VIEWS = (Dim, Subview, Permute, ReshapeView)
-STRUCTURED = (Fill, Iota, Copy, CopyPadded, Map, Reduce, ArgReduce, Scan, Matmul, Gather, Scatter, AtomicRmw, TakeAlong)
+STRUCTURED = (Fill, Iota, Copy, CopyPadded, Map, Reduce, ArgReduce, Scan, Matmul, MemContract, Gather, Scatter, AtomicRmw, TakeAlong)
 
 DIALECT = Dialect("mem", [Alloc, *VIEWS, Load, Store, CopyAsync, Wait, *STRUCTURED], "buffers and structured ops in destination-passing style")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tilelang.dialects.contract import Contract
 from tilelang.ir.core import Block, Dialect, Operation, Region, Value, VerifyError, attr, operand, operands, optional_operand, region, result
 from tilelang.ir.types import Dim, Dyn, Scalar, TensorType, TileType, Type, dim_bound, element_of, index, shape_of
 
@@ -479,7 +480,7 @@ def _check_indexed(op: Operation, source: Type, indices: tuple[Value, ...], offs
         raise VerifyError(op, "index tiles must have one shape")
 
 
-MEMORY = (Load, Store, Gather, Scatter, AtomicRmw)
+MEMORY = (Load, Store, Gather, Scatter, AtomicRmw, Contract)
 VALUES = (Fill, Iota, Broadcast, Reshape, Transpose, Slice, Extract, Matmul, Reduce, ArgReduce, Scan, TakeAlong, Map)
 
 DIALECT = Dialect("tile", [*MEMORY, *VALUES], "tile values")

@@ -113,7 +113,7 @@ def find_pass(name: str) -> type[Pass] | None:
     from tilelang import passes
 
     if name not in _registry and name in passes.names():
-        import_module(f"tilelang.passes.{name.replace('-', '_')}")
+        import_module(f"tilelang.passes.{passes.modules()[name]}")
     return _registry.get(name)
 
 
@@ -156,10 +156,14 @@ def _option_text(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple):
-        return f"[{','.join(map(_option_text, value))}]"
+        return f"[{','.join(map(_option_text, _items(value)))}]"
     if isinstance(value, str) and not (re.fullmatch(r"[A-Za-z_][\w-]*", value) and value not in ("true", "false", "none")):
         return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
     return "none" if value is None else str(value)
+
+
+def _items(value: Any) -> tuple[Any, ...]:
+    return value
 
 
 class _PipelineParser:
@@ -183,8 +187,11 @@ class _PipelineParser:
     def found(self) -> str:
         return repr(self.text[self.start : self.pos]) if self.start < len(self.text) else "the end"
 
+    def at(self, punctuation: str) -> bool:
+        return self.punctuation == punctuation
+
     def take(self, punctuation: str) -> None:
-        if self.punctuation != punctuation:
+        if not self.at(punctuation):
             self.fail(f"expected '{punctuation}', found {self.found()}")
         self.next()
 
@@ -205,11 +212,11 @@ class _PipelineParser:
             self.fail(f"there is no pass '{name}'", _suggest(name, pass_names()))
         self.next()
         options: dict[str, Any] = {}
-        if self.punctuation == "{":
+        if self.at("{"):
             self.next()
             hints = typing.get_type_hints(cls)
             fields = {f.name: hints[f.name] for f in dataclasses.fields(cls)}
-            while self.punctuation != "}":
+            while not self.at("}"):
                 if options:
                     self.take(",")
                 self.option(cls, fields, options)
@@ -225,7 +232,7 @@ class _PipelineParser:
         if name in options:
             self.fail(f"option '{name}' is given twice")
         self.next()
-        if self.punctuation == "=":
+        if self.at("="):
             self.next()
             start = self.start
             value = self.value()
@@ -237,10 +244,10 @@ class _PipelineParser:
         options[name] = fitting
 
     def value(self) -> Any:
-        if self.punctuation == "[":
+        if self.at("["):
             self.next()
             items: list[Any] = []
-            while self.punctuation != "]":
+            while not self.at("]"):
                 if items:
                     self.take(",")
                 items.append(self.value())
@@ -273,9 +280,9 @@ def _fit(value: Any, hint: Any) -> Any:
         return next((v for v in typing.get_args(hint) if v == value and type(v) is not bool), _MISFIT)
     if origin is tuple:
         args = typing.get_args(hint)
-        if not isinstance(value, tuple) or (args[-1] is not Ellipsis and len(args) != len(value)):
+        if not isinstance(value, tuple) or (args[-1] is not Ellipsis and len(args) != len(_items(value))):
             return _MISFIT
-        items = tuple(_fit(v, args[0] if args[-1] is Ellipsis else args[i]) for i, v in enumerate(value))
+        items = tuple(_fit(v, args[0] if args[-1] is Ellipsis else args[i]) for i, v in enumerate(_items(value)))
         return _MISFIT if any(i is _MISFIT for i in items) else items
     if hint is None or hint is type(None):
         return None if value is None else _MISFIT
