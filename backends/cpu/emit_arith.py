@@ -180,8 +180,9 @@ def _unary(e: FunctionEmitter, op: Operation) -> None:
     if element.is_float:
         if name == "neg":
             e.define(out, f"fneg {e.typed(x)}")
-        elif name in _FLOAT1:
-            e.names[out] = e.intrinsic(_FLOAT1[name], text, e.ref(x), hint=out.hint)
+        elif name in _FLOAT1 or (name in ("sin", "cos") and not lanes_of(x.type)):
+            # sin and cos of one number are calls of the C library: the slow path for huge arguments (passes.math.trigonometric).
+            e.names[out] = e.intrinsic(_FLOAT1.get(name, name), text, e.ref(x), hint=out.hint)
         else:
             raise VerifyError(op, "must be expanded before (expand-math)")
     elif name == "not":
@@ -228,7 +229,7 @@ def _fma(e: FunctionEmitter, op: arith.Fma) -> None:
     e.names[op.out] = e.intrinsic("fma", type_text(op.out.type), e.ref(op.a), e.ref(op.b), e.ref(op.c), hint=op.out.hint)
 
 
-_EXPANDED = (arith.Exp, arith.Exp2, arith.Log, arith.Log2, arith.Rsqrt, arith.Tanh, arith.Erf, arith.Sin, arith.Cos)
+_EXPANDED = (arith.Exp, arith.Exp2, arith.Log, arith.Log2, arith.Rsqrt, arith.Tanh, arith.Erf)
 HANDLERS: dict[type[Operation], Callable[[FunctionEmitter, Any], None]] = {
     **dict.fromkeys((cls for cls in arith.UNARY if cls not in _EXPANDED), _unary),
     **dict.fromkeys((cls for cls in arith.BINARY if cls is not arith.Pow), _binary),
