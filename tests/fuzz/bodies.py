@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests import bounded as bd
+from tests.evaluator import bounded as bd
 from tests.fuzz.programs import BLOCKS, FLOATS, Axes, Axis, Var, Writer
 
 OUTPUTS = ("f32", "f32", "i32", "f64", "f16", "bf16", "i64", "i8", "u8", "i16", "u32", "bool_", "u16", "u64")

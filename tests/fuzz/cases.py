@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tests import bounded as bd
+from tests.evaluator import bounded as bd
 
 
 @dataclass

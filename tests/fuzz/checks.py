@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tests import bounded as bd
 from tests import evaluator as ev
+from tests.evaluator import bounded as bd
 from tests.fuzz.cases import Case
 
 Verdict = tuple[str, str, str]  # ok, skip or fail; a short signature; details

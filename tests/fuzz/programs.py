@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from hypothesis import strategies as st
 
-from tests import bounded as bd
+from tests.evaluator import bounded as bd
 from tests.fuzz.cases import Case, Scalar, Tensor
 
 T = TypeVar("T")

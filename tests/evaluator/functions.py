@@ -1,4 +1,4 @@
-"""The functions of the language, for tests/evaluator.py: name -> f(program, *argument nodes, **argument nodes)."""
+"""The functions of the language, for the evaluator: name -> f(program, *argument nodes, **argument nodes)."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from tests import bounded as bd
-from tests import evaluator as ev
-from tests.bounded import Num, Refused
+from tests.evaluator import bounded as bd
+from tests.evaluator import places as ev
+from tests.evaluator.bounded import Num, Refused
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
 
 
 def _function(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     def register(f: Callable[..., Any]) -> Callable[..., Any]:
-        FUNCTIONS.update({name: f for name in names})
+        FUNCTIONS.update(dict.fromkeys(names, f))
         return f
 
     return register
@@ -72,7 +72,7 @@ def _empty(p: Any, dtype: str, *items: Any) -> ev.Tensor:
 @_function("shared", "accumulator", "local")
 @_values
 def _buffer(p: Any, first: Any, *items: Any) -> ev.Tensor:
-    made = _empty_buffer(p, first, items) if isinstance(first, ev.Dtype) else ev._full(first)
+    made = _empty_buffer(p, first, items) if isinstance(first, ev.Dtype) else ev.full(first)
     val = np.array(made.val)
     return ev.Tensor(made.dtype, val, np.array(np.broadcast_to(made.err, val.shape)), made.lens, False)
 
@@ -148,7 +148,7 @@ def _fill(p: Any, buffer: Any, value: Any) -> None:
 @_function("gemm")
 def _gemm(p: Any, a: Any, b: Any, acc: Any, transpose_a: Any = None, transpose_b: Any = None) -> None:
     x, y = (p.number(v := p.eval(n), v.dtype) for n in (a, b))
-    x, y = (ev._transposed(v, (1, 0)) if t is not None and p.eval(t) else v for v, t in ((x, transpose_a), (y, transpose_b)))
+    x, y = (ev.transposed(v, (1, 0)) if t is not None and p.eval(t) else v for v, t in ((x, transpose_a), (y, transpose_b)))
     to = p.place(acc)
     to.write(p.matmul(x, y, to.read(), to.tensor.dtype))
 
@@ -171,7 +171,7 @@ def _cast(p: Any, x: Any, dtype: str) -> Num:
 @_function("reinterpret")
 @_values
 def _reinterpret(p: Any, x: Any, dtype: str) -> Num:
-    return bd.reinterpret(ev._full(x), str(dtype))
+    return bd.reinterpret(ev.full(x), str(dtype))
 
 
 @_function("acc_type")
@@ -235,7 +235,7 @@ def _formula(p: Any, x: Any, f: Callable[[Any], Any]) -> Num:
 
 FUNCTIONS["sigmoid"] = _values(lambda p, x: _formula(p, x, _sigmoid))
 FUNCTIONS["silu"] = _values(lambda p, x: _formula(p, x, _zero_below(lambda t: t * _sigmoid(t))))
-FUNCTIONS["relu"] = _values(lambda p, x: _minmax(p, (x, 0.0), "max"))
+FUNCTIONS["relu"] = _values(lambda p, x: _minmax(p, (x, 0), "max"))
 FUNCTIONS["gelu"] = _values(lambda p, x, approximate="none": _formula(p, x, _GELU[approximate]))
 
 
@@ -291,7 +291,7 @@ def _fma(p: Any, a: Any, b: Any, c: Any) -> Num:
 
 
 def _reduce(p: Any, kind: str, x: Any, axis: Any, keepdims: bool, dtype: str | None = None) -> Num:
-    x = ev._full(x)
+    x = ev.full(x)
     axes = tuple(range(x.rank)) if axis is None else axis if isinstance(axis, tuple) else (axis,)
     axes = tuple(a % x.rank for a in axes)
     if kind in ("sum", "prod", "mean"):
@@ -323,7 +323,7 @@ for _kind in ("sum", "prod", "mean", "any", "all"):
 def _arg(kind: str) -> Callable[..., Any]:
     @_values
     def f(p: Any, x: Any, axis: Any = None, dtype: str = "i32") -> Num:
-        x = ev._full(x)
+        x = ev.full(x)
         if axis is None:
             x = Num(x.dtype, x.val.reshape(-1), x.err.reshape(-1), (None,))
             axis = 0
@@ -338,7 +338,7 @@ FUNCTIONS["argmax"], FUNCTIONS["argmin"] = _arg("max"), _arg("min")
 @_function("cumsum")
 @_values
 def _cumsum(p: Any, x: Any, axis: int, exclusive: bool = False) -> Num:
-    x = ev._full(x)
+    x = ev.full(x)
     return bd.cumsum(bd.cast(x, bd.acc_type(x.dtype)), axis % x.rank, exclusive)
 
 
@@ -354,14 +354,14 @@ def _matmul(p: Any, a: Any, b: Any, acc: Any = None, dtype: Any = None) -> Num:
 @_function("transpose")
 @_values
 def _transpose(p: Any, x: Any, *axes: int) -> Num:
-    x = ev._full(x)
-    return ev._transposed(x, tuple(a % x.rank for a in axes) or tuple(reversed(range(x.rank))))
+    x = ev.full(x)
+    return ev.transposed(x, tuple(a % x.rank for a in axes) or tuple(reversed(range(x.rank))))
 
 
 @_function("reshape")
 @_values
 def _reshape(p: Any, x: Any, *items: Any) -> Num:
-    x = ev._full(x)
+    x = ev.full(x)
     shape, lens = _shape(p, items)
     if math.prod(shape) != x.val.size:
         raise Refused("a reshape to another number of elements")
@@ -372,13 +372,13 @@ def _reshape(p: Any, x: Any, *items: Any) -> Num:
 @_values
 def _broadcast(p: Any, x: Any, *items: Any) -> Num:
     shape, lens = _shape(p, items)
-    return ev.fit(ev._full(x), lens, shape)
+    return ev.fit(ev.full(x), lens, shape)
 
 
 @_function("expand")
 @_values
 def _expand(p: Any, x: Any, axis: int) -> Num:
-    x = ev._full(x)
+    x = ev.full(x)
     at = axis % (x.rank + 1)
     return Num(x.dtype, np.expand_dims(x.val, at), np.expand_dims(x.err, at), (*x.lens[:at], 1, *x.lens[at:]))
 
@@ -386,7 +386,7 @@ def _expand(p: Any, x: Any, axis: int) -> Num:
 @_function("gather")
 @_values
 def _gather(p: Any, x: Any, index: Any, axis: int) -> Num:
-    x, index = ev._full(x), ev._full(index)
+    x, index = ev.full(x), ev.full(index)
     if (index.err > 0).any():
         raise ev.Unsure
     i, axis = index.val.astype(np.int64), axis % x.rank

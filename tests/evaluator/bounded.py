@@ -368,9 +368,8 @@ def reduce(kind: str, x: Num, axes: tuple[int, ...]) -> Num:
     v, d = x.val, x.dtype
     count = math.prod(v.shape[a] for a in axes)
     if kind in ("any", "all"):
-        if d != "bool_":
-            raise Refused(f"{kind} of {d}")
-        return Num(d, getattr(np, kind)(v, axis=axes), x.err.max(axis=axes, initial=0.0), lens)
+        x = cast(x, "bool_")
+        return Num("bool_", getattr(np, kind)(x.val, axis=axes), x.err.max(axis=axes, initial=0.0), lens)
     if kind in ("max", "min"):
         largest = kind == "max"
         f = np.max if largest else np.min
