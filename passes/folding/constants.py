@@ -44,22 +44,31 @@ def number_range(element: Scalar) -> tuple[int, int]:
 
 
 def evaluate(op: Operation) -> Any | None:
-    """The Python number that an arith op on constants gives, in the arithmetic of its type; None when an operand is no constant."""
-    args: list[Any] = []
+    """The Python number that an arith op on constants gives, in the arithmetic of its type; None when an operand is no constant, or when the
+    result has to be rounded: rounded numbers would hide from the interpreter's exact mode what later passes do, and LLVM computes them anyway."""
+    sources: list[arith.Constant] = []
     for v in op.operands:
         source = v.op
         if not isinstance(source, arith.Constant):
             return None
-        args.append(source)
+        sources.append(source)
+    found = _run(op, sources, exact=False)
+    return found if not isinstance(found, float) or _same(found, _run(op, sources, exact=True)) else None
+
+
+def _run(op: Operation, sources: list[arith.Constant], exact: bool) -> Any:
     import numpy as np
 
     from tilelang.runtime import numerics
 
-    shaped = not isinstance(op.results[0].type, Scalar)
     with np.errstate(all="ignore"):
-        values = [numerics.scalar(c.value, element_of(c.out.type)) for c in args]
-        if shaped:
-            values = [np.asarray(x, numerics.dtype_of(element_of(c.out.type))) for x, c in zip(values, args)]
-        found = numerics.kernel(op)(*values)
+        values = [numerics.scalar(c.value, element_of(c.out.type), exact) for c in sources]
+        if not isinstance(op.results[0].type, Scalar):
+            values = [np.asarray(x, numerics.dtype_of(element_of(c.out.type), exact)) for x, c in zip(values, sources)]
+        found = numerics.kernel(op, exact)(*values)
     element = element_of(op.results[0].type)
     return float(found) if element.is_float else bool(found) if element.kind == "bool" else int(found)
+
+
+def _same(a: float, b: float) -> bool:
+    return a == b or (math.isnan(a) and math.isnan(b))

@@ -46,7 +46,7 @@ def case(name: str, pipeline: str, number: int, expected: str) -> str:
 
 
 @pytest.fixture
-def run(tmp_path: Path):  # noqa: ANN201
+def run(tmp_path: Path):
     folder = tmp_path / "passes"
     folder.mkdir()
     (tmp_path / "conftest.py").write_text(PLUGIN)
@@ -64,7 +64,7 @@ def run(tmp_path: Path):  # noqa: ANN201
 ZERO = "func.func @f(%x: i32 scalar) -> (i32) {\n  func.return %x\n}"
 
 
-def test_a_right_a_wrong_and_a_lying_case(run) -> None:  # noqa: ANN001
+def test_a_right_a_wrong_and_a_lying_case(run) -> None:
     text = "\n// -----\n\n".join(
         [
             case("right", "canonicalize", 0, f"// expect\n{ZERO}"),
@@ -81,7 +81,7 @@ def test_a_right_a_wrong_and_a_lying_case(run) -> None:  # noqa: ANN001
     assert "expected ir-rule 3:8, found ir-rule 2:8" in out
 
 
-def test_update_writes_what_passes_give_and_refuses_lies(run) -> None:  # noqa: ANN001
+def test_update_writes_what_passes_give_and_refuses_lies(run) -> None:
     text = "\n// -----\n\n".join([case("good", "canonicalize", 0, "// expect"), case("lie", "test-wrong", 1, "// expect"), case("error", "test-refuse", 1, "// expect")])
     out, written = run(text, "--update-golden")
     assert "1 failed, 2 passed" in out

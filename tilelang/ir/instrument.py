@@ -39,7 +39,7 @@ class Instrumentation:
     generic: bool = False
     locations: bool = False
     stream: TextIO | None = None
-    timings: list[tuple[str, float, int]] = field(default_factory=list)  # pass, seconds of CPU time, ops after it
+    timings: list[tuple[str, float, int]] = field(default_factory=list[tuple[str, float, int]])  # pass, seconds of CPU time, ops after it
 
     def write(self, text: str) -> None:
         print(text, end="", file=self.stream or sys.stderr)

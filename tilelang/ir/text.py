@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 from tilelang.ir import upstream
 from tilelang.ir.core import Block, Module, Operation, Region, Value
@@ -109,8 +109,9 @@ def attr_text(value: Any) -> str:
         return upstream.float_text(value, f64, shortest=True)
     if isinstance(value, str):
         return quote(value)
-    if isinstance(value, (tuple, list)):
-        return f"[{', '.join(map(attr_text, value))}]"
+    if isinstance(value, tuple):
+        items = cast("tuple[Any, ...]", value)
+        return f"[{', '.join(map(attr_text, items))}]"
     if isinstance(value, Type):
         return value.text
     raise TypeError(f"{value!r} cannot be an attribute")
@@ -127,8 +128,9 @@ def mlir_attr(value: Any, inner: bool = False) -> str:
     if isinstance(value, float):
         text = upstream.float_text(value, f64)
         return text if inner and not text.startswith("0x") else f"{text} : f64"
-    if isinstance(value, (tuple, list)):
-        return f"[{', '.join(mlir_attr(v, True) for v in value)}]"
+    if isinstance(value, tuple):
+        items = cast("tuple[Any, ...]", value)
+        return f"[{', '.join([mlir_attr(v, True) for v in items])}]"
     if isinstance(value, Type):
         return upstream.type_text(value)
     return attr_text(value)

@@ -30,10 +30,13 @@ _NAMES["index"] = _NAMES["int"]
 _CASTS = ("extf", "truncf", "sitofp", "uitofp", "extsi", "extui", "trunci", "index_cast")
 
 # upstream name -> our name
-OURS: dict[str, str] = {up: f"arith.{ours}" for table in _NAMES.values() for ours, up in table.items()}
-OURS |= {f"arith.{c}": "arith.cast" for c in _CASTS}
-OURS |= {"arith.cmpi": "arith.cmp", "arith.cmpf": "arith.cmp"}
-OURS |= {f"arith.{n}": f"arith.{n}" for n in ("select", "bitcast", "constant")}
+OURS: dict[str, str] = {
+    **{up: f"arith.{ours}" for table in _NAMES.values() for ours, up in table.items()},
+    **{f"arith.{c}": "arith.cast" for c in _CASTS},
+    **{f"arith.{n}": f"arith.{n}" for n in ("select", "bitcast", "constant")},
+    "arith.cmpi": "arith.cmp",
+    "arith.cmpf": "arith.cmp",
+}
 
 _CMP_FLOAT = {"eq": 1, "gt": 2, "ge": 3, "lt": 4, "le": 5, "ne": 13}  # ordered, but ne
 _CMP_SIGNED = {"eq": 0, "ne": 1, "lt": 2, "le": 3, "gt": 4, "ge": 5}
