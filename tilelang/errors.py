@@ -123,6 +123,14 @@ CATALOGUE: dict[str, Entry] = {
         "use a constant or a keyword-only parameter such as 'BM: int = 64'",
         "A place that needs a compile-time value.",
     ),
+    "constant-error": Entry(
+        "{what}", "change the constant expression", "A compile-time computation that has no value, such as a division by zero."
+    ),
+    "program-too-large": Entry(
+        "{what}",
+        "use a run-time loop such as range(...), or fewer nested calls",
+        "Loops unrolled and functions inlined at compile time make the program too large.",
+    ),
     "tunable-domain": Entry(
         "{value} is not in the domain of {name!r}: {domain}", None, "A tunable set to a value that it does not declare."
     ),
