@@ -440,12 +440,17 @@ def cumsum(x: Num, axis: int, exclusive: bool) -> Num:
     return made(d, sums, np.where(over, np.inf, errs + slack), x.lens)
 
 
+def _pairs(rows: Array, columns: Array) -> Array:
+    """For each element of a product: whether something holds in its row or its column."""
+    return rows.max(axis=-1, keepdims=True, initial=False) | columns.max(axis=-2, keepdims=True, initial=False)
+
+
 def matmul(a: Num, b: Num, acc: Num | None, lens: tuple[int | None, ...]) -> Num:
     """acc + a @ b in the dtype of all three; equal leading axes."""
     d, k = a.dtype, a.val.shape[-1]
     if not is_float(d):
         raw = np.matmul(a.val, b.val).astype(NUMPY[d])
-        unsure = (a.err > 0).any(axis=-1)[..., :, None] | (b.err > 0).any(axis=-2)[..., None, :]
+        unsure = _pairs(a.err > 0, b.err > 0)
         err = np.where(unsure, np.inf, 0.0)
         out = Num(d, raw, err, lens)
         return out if acc is None else Num(d, raw + acc.val, np.maximum(err, acc.err), lens)
@@ -459,8 +464,8 @@ def matmul(a: Num, b: Num, acc: Num | None, lens: tuple[int | None, ...]) -> Num
     size = size + np.where(np.isfinite(start), np.abs(start), 0.0)
     err = np.where(err > 1e290, np.inf, err + 2 * (k + 4) * (UNIT[d] * size + SMALLEST[d]) * (k > 0))
     # An error in a factor of an infinity or NaN decides about signs.
-    hot = (~np.isfinite(a.val)).any(axis=-1)[..., :, None] | (~np.isfinite(b.val)).any(axis=-2)[..., None, :]
-    inexact = (a.err > 0).any(axis=-1)[..., :, None] | (b.err > 0).any(axis=-2)[..., None, :]
+    hot = _pairs(~np.isfinite(a.val), ~np.isfinite(b.val))
+    inexact = _pairs(a.err > 0, b.err > 0)
     err = np.where(hot & inexact, np.inf, err)
     over = size + err > LARGEST[d]
     return made(d, raw + start, np.where(over, np.inf, err), lens)

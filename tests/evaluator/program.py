@@ -63,7 +63,7 @@ class _Program:
             tensor = self.tensor_type(p.annotation, params)
             if p.kind == "keyword" or (tensor is None and _name(p.annotation) in ("int", "float", "bool", "str", "dtype")):
                 value = constants.get(p.name, p.default)
-                scope[p.name] = self.eval(value) if isinstance(value, ast.Node) else value
+                scope[p.name] = self.eval(value) if isinstance(value, ast.Expr) else value
                 continue
             value = next(given)
             if tensor is None:

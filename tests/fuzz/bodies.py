@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.evaluator import bounded as bd
+from tests.fuzz.cases import Tensor
 from tests.fuzz.programs import BLOCKS, FLOATS, Axes, Axis, Var, Writer
 
 OUTPUTS = ("f32", "f32", "i32", "f64", "f16", "bf16", "i64", "i8", "u8", "i16", "u32", "bool_", "u16", "u64")
@@ -55,7 +56,7 @@ def distinct(w: Writer, rank: int) -> Axes:
 
 def bind_dims(w: Writer, _: list[str]) -> None:
     """Every dim must be that of a parameter."""
-    used = {d for a in w.args if hasattr(a, "dims") for d in a.dims}
+    used = {d for a in w.args if isinstance(a, Tensor) for d in a.dims}
     for name in w.dims:
         if name not in used:
             w.tensor("f32", (name,))

@@ -12,6 +12,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
+from hypothesis.errors import FlakyFailure
 
 from tests.fuzz.cases import Case
 from tests.fuzz.worker import Worker
@@ -57,7 +58,7 @@ def search(kind: str, cases: int, worker: Worker, known: set[str], start: int | 
 
     given_one = given(strategy(kind))(one)
     run = settings(
-        max_examples=cases, database=None, derandomize=start is None, deadline=None, suppress_health_check=list(HealthCheck), report_multiple_bugs=False,
+        max_examples=cases, database=None, derandomize=start is None, deadline=None, suppress_health_check=tuple(HealthCheck), report_multiple_bugs=False,
         phases=[Phase.generate, Phase.shrink],
     )(given_one)  # fmt: skip
     if start is not None:
@@ -65,6 +66,10 @@ def search(kind: str, cases: int, worker: Worker, known: set[str], start: int | 
     try:
         run()
     except Failure as found:
+        return found
+    except FlakyFailure as group:
+        found = next(e for e in group.exceptions if isinstance(e, Failure))
+        found.details += "\nIt does not fail every time."
         return found
     return None
 
