@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tilelang.dialects import arith, func, loop, mem, tile
+from tilelang.dialects.contract import is_empty
 from tilelang.ir.core import Block, Builder, Module, Operation, Value, VerifyError
 from tilelang.ir.passes import Pass, PassContext, register
-from tilelang.ir.types import BufferType, Scalar, TileType, element_of, shape_of
+from tilelang.ir.types import DYN, BufferType, Dim, Scalar, TileType, element_of, shape_of
 from tilelang.passes.buffering import control, views
-from tilelang.passes.buffering.extents import Extents, carry_extents, is_tile
+from tilelang.passes.buffering.extents import Extent, Extents, carry_extents, is_tile
 from tilelang.passes.buffering.placement import Placement
 
 
@@ -54,7 +55,7 @@ def _separate_fills(function: func.Func) -> None:
     for op in list(function.walk()):
         for i, v in enumerate(op.operands):
             fill = v.op
-            accumulates = isinstance(op, (loop.For, loop.While)) or (isinstance(op, tile.Matmul) and i == 2)
+            accumulates = isinstance(op, (loop.For, loop.While)) or (isinstance(op, tile.Matmul) and i == 2) or (isinstance(op, tile.Contract) and i == 0)
             if accumulates and len(v.uses) > 1 and isinstance(fill, (tile.Fill, arith.Constant)) and is_tile(v):
                 op.set_operand(i, Builder.at(op)(fill.clone()))
 
@@ -179,7 +180,7 @@ class Bufferizer:
         if not is_tile(out):
             return
         # Elementwise users read the number itself.
-        if any(not isinstance(user, (*arith.ELEMENTWISE, tile.Map, tile.Broadcast)) for user in out.users):
+        if not all(_reads_number(user) for user in out.users):
             value = self.scalar_in(out, build)
             assert value is not None
             build.insert(mem.Fill.of(value, self.place.choose(out, op, build)))
@@ -277,17 +278,52 @@ class Bufferizer:
         self.dead.append(op)
 
     def matmul(self, op: tile.Matmul, build: Builder) -> None:
-        acc, storage = self.place.of[op.acc], self.place.storage[op.acc]
-        clash = any(self.place.storage[v] is storage for v in (op.lhs, op.rhs))
-        if self.place.is_free(storage, op) and not clash:
-            self.place.record(op.out, acc, storage)
-        else:
-            dst = self.place.choose(op.out, op, build)
-            build.insert(mem.Copy.of(acc, dst))
-            acc = dst
-        new = mem.Matmul.of(self.place.of[op.lhs], self.place.of[op.rhs], acc)
+        acc = self._accumulator(op, op.acc, op.out, build)
+        new = build.insert(mem.Matmul.of(self.place.of[op.lhs], self.place.of[op.rhs], acc))
         new.attrs.update(op.attrs)
+        self.dead.append(op)
+
+    def _accumulator(self, op: Operation, acc: Value, out: Value, build: Builder) -> Value:
+        """The buffer that a product is added to: the accumulator's own when it ends here, else a copy of it."""
+        buffer, storage = self.place.of[acc], self.place.storage[acc]
+        clash = list(op.operands).count(acc) > 1 or any(self.place.storage.get(v) is storage for v in op.operands if v is not acc)
+        if op in self.place.accumulated or (self.place.is_free(storage, op) and not clash):
+            self.place.record(out, buffer, storage)
+            return buffer
+        dst = self.place.choose(out, op, build)
+        build.insert(mem.Copy.of(buffer, dst))
+        return dst
+
+    def contract(self, op: tile.Contract, build: Builder) -> None:
+        """The product on views of its operands, the axes in the order of matmul; then the epilogue, if there is one, as a map."""
+        lhs, rhs, letters = op.letters
+        extents = dict(zip(letters, zip(shape_of(op.acc.type), self.extents.of(op.acc))))
+        depth = arith.constant_value(op.depth)
+        extents["k"] = (DYN, op.depth) if depth is None else (int(depth), int(depth))
+        batch = letters[:-2]
+        a = _operand(build, op.lhs, op.lhs_offsets, lhs, batch + "mk", extents)
+        b = _operand(build, op.rhs, op.rhs_offsets, rhs, batch + "kn", extents)
+        if is_empty(op.epilogue):
+            acc = self._accumulator(op, op.acc, op.out, build)
+        else:
+            acc, _ = self.place.fresh(op.out, build, op)
+            zero = build(arith.Constant.of(0, element_of(op.acc.type)))
+            build.insert(mem.Fill.of(zero, acc))
+        if is_empty(op.prologue_lhs) and is_empty(op.prologue_rhs):
+            new: Operation = mem.Matmul.of(a, b, acc)
+        else:
+            new = mem.MemContract.of(a, b, acc, op.prologue_lhs.clone({}), op.prologue_rhs.clone({}))
+        new.attrs.update({k: v for k, v in op.attrs.items() if k != "maps"})
         build.insert(new)
+        if not is_empty(op.epilogue):
+            scalar = self.scalar_in(op.acc, build)
+            dst = self.place.choose(op.out, op, build, [] if scalar is not None else [op.acc])
+            identity = tuple(range(len(letters)))
+            start = (self.place.of[op.acc], identity) if scalar is None else (scalar, (-1,) * len(letters))
+            end = build.insert(mem.Map.of([acc, start[0]], [dst], (identity, start[1])))
+            mapping = dict(zip(op.epilogue.block.args, end.body.block.args))
+            for inner in op.epilogue.block:
+                end.body.block.append(inner.clone(mapping))
         self.dead.append(op)
 
     def _reduced(self, op: Operation, build: Builder, make: Callable[[Value], Operation]) -> None:
@@ -319,6 +355,25 @@ class Bufferizer:
         self.dead.append(op)
 
 
+def _reads_number(user: Operation) -> bool:
+    """Whether a user of a fill takes the number and needs no memory."""
+    if isinstance(user, tile.Contract):
+        return not is_empty(user.epilogue)
+    return isinstance(user, (*arith.ELEMENTWISE, tile.Map, tile.Broadcast))
+
+
+def _operand(
+    build: Builder, buffer: Value, offsets: tuple[Value, ...], letters: str, order: str, extents: dict[str, tuple[Dim, Extent]]
+) -> Value:  # fmt: skip
+    """The part of an operand of a contraction that is read, with its axes in `order`."""
+    kept = [x for x in letters if x != "-"]
+    sizes = [size for x in kept if isinstance(size := extents[x][1], Value)]
+    dropped = [i for i, x in enumerate(letters) if x == "-"]
+    view = views.subview(build, buffer, offsets, sizes, [extents[x][0] for x in kept], dropped)
+    perm = tuple(kept.index(x) for x in order)
+    return view if perm == tuple(range(len(perm))) else build(mem.Permute.of(view, perm))
+
+
 _RULES: dict[type[Operation], Callable[[Bufferizer, Any, Builder], None]] = {
     arith.Constant: Bufferizer.fill,
     tile.Fill: Bufferizer.fill,
@@ -335,6 +390,7 @@ _RULES: dict[type[Operation], Callable[[Bufferizer, Any, Builder], None]] = {
     tile.Reshape: Bufferizer.reshape,
     tile.Extract: Bufferizer.extract,
     tile.Matmul: Bufferizer.matmul,
+    tile.Contract: Bufferizer.contract,
     tile.Reduce: Bufferizer.reduce,
     tile.ArgReduce: Bufferizer.arg_reduce,
     tile.Scan: Bufferizer.scan,

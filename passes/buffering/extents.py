@@ -61,7 +61,7 @@ class Extents:
         if isinstance(op, (tile.Reduce, tile.ArgReduce)):
             gone = op.axes if isinstance(op, tile.Reduce) else (op.axis,)
             return self.along(op.x, [i for i in range(len(shape_of(op.x.type))) if i not in gone][axis])
-        if isinstance(op, tile.Matmul):
+        if isinstance(op, (tile.Matmul, tile.Contract)):
             return self.along(op.acc, axis)
         if isinstance(op, tile.TakeAlong):
             return self.along(op.indices, axis)

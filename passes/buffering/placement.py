@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from tilelang.dialects import func, loop, mem, tile
 from tilelang.dialects.arith import index_constant
+from tilelang.dialects.contract import is_empty
 from tilelang.ir.core import Block, Builder, Operation, Value
 from tilelang.ir.types import BufferType, Dyn, TileType
 from tilelang.passes.buffering import views
@@ -41,6 +42,7 @@ class Placement:
         self.storage: dict[Value, Storage] = {}
         self.slots: dict[tuple[Operation, int], Slot] = {}  # (terminator, operand index) -> where that value must end up
         self.stored: set[Operation] = set()  # tile.store ops whose value was written in place by its producer
+        self.accumulated: set[Operation] = set()  # products that add to an accumulator which lies where the sum is stored
         self._external: dict[Value, Storage] = {}
         self._last_alloc: dict[Block, Operation] = {}
         self._function = function
@@ -154,10 +156,11 @@ class Placement:
         return target
 
     def _store_target(self, value: Value, op: Operation, build: Builder, in_place: Sequence[Value]) -> Value | None:
-        """The view that the only use of `value`, a tile.store, writes: when nothing between looks at that memory."""
-        if len(value.uses) != 1:
-            return None
-        store = next(value.users)
+        """The view that the only use of `value`, a tile.store, writes: when nothing between looks at that memory. An accumulator may start where
+        the sum of products is stored."""
+        chain = accumulations(value)
+        end = chain[-1].results[0] if chain else value
+        store = next(end.users, None) if len(end.uses) == 1 else None
         if not isinstance(store, tile.Store) or store.parent is not op.parent or store in self.stored:
             return None
         base = views.root(store.buffer)
@@ -178,6 +181,7 @@ class Placement:
             target.op.erase()
             return None
         self.stored.add(store)
+        self.accumulated.update(chain)
         return target
 
     def _touches(self, op: Operation, base: Value) -> bool:
@@ -223,6 +227,18 @@ class Placement:
         for v in found:
             found += [user.results[0] for user in v.users if isinstance(user, (tile.Slice, tile.Transpose, tile.Reshape))]
         return found
+
+
+def accumulations(value: Value) -> list[Operation]:
+    """The matrix products that one after the other add to `value`, when each is its only use."""
+    chain: list[Operation] = []
+    while len(value.uses) == 1:
+        user, i = next(iter(value.uses))
+        if not (isinstance(user, tile.Matmul) and i == 2) and not (isinstance(user, tile.Contract) and i == 0 and is_empty(user.epilogue)):
+            break
+        chain.append(user)
+        value = user.results[0]
+    return chain
 
 
 def buffer_shape(buffer: Value) -> tuple[int | Dyn, ...]:

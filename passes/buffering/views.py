@@ -89,7 +89,7 @@ def written(op: Operation) -> Iterable[Value]:
         return (op.buffer,)
     if isinstance(op, mem.Map):
         return op.outs
-    if isinstance(op, mem.Matmul):
+    if isinstance(op, (mem.Matmul, mem.MemContract)):
         return (op.acc,)
     if isinstance(op, func.Call):
         return [v for v in op.operands if isinstance(v.type, BufferType)]
@@ -100,7 +100,7 @@ def written(op: Operation) -> Iterable[Value]:
 def read(op: Operation) -> list[Value]:
     """Buffers that the op itself reads."""
     found = list(touched(op))
-    if not isinstance(op, (mem.Matmul, mem.AtomicRmw, tile.AtomicRmw, func.Call)):
+    if not isinstance(op, (mem.Matmul, mem.MemContract, mem.AtomicRmw, tile.AtomicRmw, func.Call)):
         for v in written(op):
             # The last operand of that name is the destination; before it the same buffer may be an input.
             del found[len(found) - 1 - found[::-1].index(v)]
