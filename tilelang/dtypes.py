@@ -14,6 +14,11 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+__all__ = [
+    "InOut", "Tensor", "bf16", "bool_", "dims", "dtype", "dtypes", "f16", "f32", "f64", "f8e4m3", "f8e5m2", "i16", "i32", "i64", "i8", "tune", "u16", "u32",
+    "u64", "u8",
+]  # fmt: skip
+
 
 class Value:
     """What a parameter is inside a kernel, for type checkers: everything can be computed with it. Objects of it do not exist."""

@@ -9,8 +9,9 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
-from tilelang import dtypes as objects
 from tilelang.diagnostics import Diagnostics, Note, Source, nearest
+from tilelang.dtypes import DTYPES, Dim, InOut, Tensor, dims, dtype, dtypes, scalar_name, tune
+from tilelang.dtypes import DtypeParam as DtypeChoice
 from tilelang.frontend import ast
 from tilelang.frontend.values import POISON, Builtin, Const, DType, DtypeParam, Function, Index, Namespace, Num, Tile, Tuple, TypeForm, Val
 from tilelang.ir import index as ix
@@ -56,7 +57,7 @@ def _fill() -> None:
     from tilelang.frontend.calls import TABLE
 
     _CACHE.update((name, Builtin(name)) for name in (*TABLE, *LOOPS))
-    _CACHE.update((name, DType(Scalar(cls.ir_name))) for name, cls in objects.DTYPES.items())
+    _CACHE.update((name, DType(Scalar(cls.ir_name))) for name, cls in DTYPES.items())
     _CACHE.update((name, TypeForm(name)) for name in TYPE_FORMS)
     _CACHE.update(inf=Const(math.inf), nan=Const(math.nan), pi=Const(math.pi))
 
@@ -216,16 +217,16 @@ def python_value(x: Any, name: str) -> Val:
         return Const(x if type(x) in (bool, int, float, str) or x is None else _plain(x))
     if isinstance(x, tuple):
         return Tuple(tuple(python_value(item, name) for item in x))
-    if isinstance(x, objects.Dim):
+    if isinstance(x, Dim):
         return Index(ix.parse(x.symbol))
-    if isinstance(x, objects.DtypeParam):
+    if isinstance(x, DtypeChoice):
         return DtypeParam(name, tuple(Scalar(o.ir_name) for o in x.options))
-    if x is objects.dtype:
+    if x is dtype:
         return TypeForm("dtype")
-    scalar = objects.scalar_name(x)
+    scalar = scalar_name(x)
     if scalar is not None:
         return DType(Scalar(scalar))
-    if x in (objects.Tensor, objects.InOut) or x in (objects.tune, objects.dims, objects.dtypes):
+    if x in (Tensor, InOut) or x in (tune, dims, dtypes):
         return TypeForm(x.__name__)
     if isinstance(x, ModuleType):
         return Namespace(x, x.__name__ in ("tilelang", "tilelang.api", "tilelang.dtypes"))

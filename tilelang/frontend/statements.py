@@ -330,7 +330,7 @@ class FunctionBuilder(Loops):
         if truth is False:
             self.error("run-assert", s.test.span, message=text)
         with self.at(s.span):
-            self.insert(loop.Assert.of(truth, text.replace("{", "{{").replace("}", "}}")))
+            self.insert(loop.Assert.of(truth, text))
 
     # -- helper functions
 
