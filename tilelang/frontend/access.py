@@ -65,6 +65,10 @@ class Access(Arithmetic):
     def place(self, node: ast.Expr, padded: bool = False) -> Place:
         """The place that an expression names: x[...], or all of a buffer. padded: may lie outside, ranges keep their full length."""
         base = self.eval(node.base if isinstance(node, ast.Subscript) else node)
+        return self.place_in(base, node, padded)
+
+    def place_in(self, base: Val, node: ast.Expr, padded: bool = False) -> Place:
+        """The place that a subscript names in what its base is."""
         if not isinstance(base, Buffer):
             self.wrong_type(node, ast_text(node), base, "a place in a tensor or buffer, such as x[i]")
         items = node.items if isinstance(node, ast.Subscript) else []
@@ -340,8 +344,8 @@ class Access(Arithmetic):
     def eval_place_or_value(self, source: ast.Expr, to: Place) -> Val:
         base = self.eval(source.base) if isinstance(source, ast.Subscript) else self.eval(source)
         if not isinstance(base, Buffer):
-            return self.eval(source)
-        place = self.place(source)
+            return base if not isinstance(source, ast.Subscript) else self.eval(source)
+        place = self.place_in(base, source)
         if place.indexed or len(place.axes) != len(to.axes):
             return self.read(place)
         axes = tuple(self.lengthened(a, t) for a, t in zip(place.axes, to.axes, strict=True))

@@ -160,8 +160,7 @@ class Expressions(Joins):
             case Range(by=by), "by":
                 return Const(by)
             case (Tile() | Buffer()), "T":
-                value = self.operand_of(node.base)[1]
-                assert isinstance(value, Tile)
+                value = base if isinstance(base, Tile) else self.whole(base, node.base)
                 if value.rank != 2:
                     help = "transpose(x, axes...) takes any number of axes"
                     self.error("rank-mismatch", node.span, self.origin(node.base, value), help, what=f"the operand {ast_text(node.base)} of .T", found=value.rank, expected=2)
@@ -307,7 +306,7 @@ class Expressions(Joins):
         base = self.eval(node.base)
         match base:
             case Buffer():
-                return self.read(self.place(node))
+                return self.read(self.place_in(base, node))
             case Tile():
                 return self.tile_subscript(base, node)
             case Tuple(items=items):

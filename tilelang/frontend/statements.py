@@ -201,7 +201,7 @@ class FunctionBuilder(Loops):
             if base.whole:
                 help = "write a grid loop, and store to a tensor made by empty(...)"
             self.wrong_type(target.base, ast_text(target.base), base, f"a place in a tensor or buffer: {what} is a value and does not change", help)
-        return self.place(target)
+        return self.place_in(base, target)
 
     def store(self, target: ast.Subscript, value_node: ast.Expr) -> None:
         value = self.operand_of(value_node)[1]
