@@ -78,9 +78,11 @@ class Scope:
         dim = type.shape[op.axis]
         if isinstance(dim, int):
             return const(dim)
-        key = dim.name if isinstance(dim, Dyn) and dim.name else (op.buffer, op.axis)
+        # Only a symbol from the top of the function is visible wherever it may be needed.
+        outermost = isinstance(op.parent_op, func.Func)
+        key = dim.name if dim.name and outermost else (op.buffer, op.axis)
         if key not in self._dims:
-            s = self._dims[key] = self._symbol(op.out)
+            self._dims[key] = s = self._symbol(op.out)
             self.facts.dim(s.name, hi=dim.bound)
         return self._dims[key]
 
@@ -118,10 +120,6 @@ class Scope:
                 self.facts.range(expression.name, lo, None if hi is None else hi + 1)
                 if m > 1:
                     self.facts.multiple(expression, m, r)
-
-    def uses(self, e: Expr, values: set[Value]) -> bool:
-        """Whether the expression depends on one of the values."""
-        return any(self.values[name] in values for name in e.symbols() if name in self.values)
 
     def build(self, e: Expr, build: Builder) -> Value:
         """Ops that compute an expression; its symbols must be visible there."""

@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tilelang.dialects import tile
+from tilelang.dialects.arith import constant_value
+from tilelang.dialects.contract import Contract
 from tilelang.ir.core import Module
 from tilelang.ir.passes import Pass, PassContext, register
-from tilelang.ir.types import Dim, Scalar, dim_bound, element_of, f32, shape_of
+from tilelang.ir.types import DYN, Dim, Scalar, dim_bound, element_of, f32, shape_of
 from tilelang.target import Target
 
 _PIPES, _LOADS, _LATENCY = 2, 2, 4  # multiply-adds and loads a cycle, cycles of a multiply-add: of all large cores since 2015
@@ -53,12 +55,18 @@ class Block(Pass):
 
     def run(self, module: Module, ctx: PassContext) -> None:
         for op in module.walk():
-            if isinstance(op, tile.Matmul) and not op.register_tile:
+            if isinstance(op, (tile.Matmul, Contract)) and not op.register_tile:
                 m, n = shape_of(op.acc.type)[-2:]
-                k = shape_of(op.lhs.type)[-1]
+                k = shape_of(op.lhs.type)[-1] if isinstance(op, tile.Matmul) else depth_of(op)
                 blocking = choose(ctx.target, element_of(op.acc.type), m, n, k, self.rows, self.vectors, self.depth)
                 op.attrs["register_tile"], op.attrs["cache_blocks"] = blocking.register_tile, blocking.cache_blocks
                 ctx.remark(f"register tile {blocking.rows}x{blocking.columns}, blocks of {blocking.depth} over K", op)
+
+
+def depth_of(op: Contract) -> Dim:
+    """The extent of K of a contraction as far as it is static."""
+    known = constant_value(op.depth)
+    return DYN if known is None else int(known)
 
 
 def has_fma(target: Target) -> bool:

@@ -1,11 +1,11 @@
-"""microkernel: cuts every mem.matmul into register tiles.
+"""microkernel: cuts every mem.matmul and mem.contract into register tiles.
 
 The loops around a tile are those of Goto and van de Geijn (ACM TOMS 2008): blocks over K, blocks of rows of lhs, panels of columns of rhs, tiles of
 rows; loops that run once are not there. What is left is a mem.matmul whose acc fits the registers; lower-to-vec turns it into vectors.
 
 An operand is packed, that is copied to contiguous local memory in the accumulator's type, where that pays: it is read more than once, and its elements
 need a conversion, are not adjacent where vectors or broadcasts read them, or lie in rows so far apart that cache sets collide. A panel of rhs is packed
-where it is used, right before the tiles that read it.
+where it is used, right before the tiles that read it. A prologue is always applied while packing.
 
 Ragged extents: the rows left over are done by tiles of fewer rows (all of them at once where their number is known, else by powers of two), the columns
 left over by a tile with fewer columns. Views are exact, so that nothing outside the operands is touched."""
@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from tilelang.dialects import arith, func, loop, mem
-from tilelang.ir.core import Block, Builder, Module, Operation, Value
+from tilelang.dialects.contract import MemContract, is_empty
+from tilelang.ir.core import Block, Builder, Module, Operation, Region, Value
 from tilelang.ir.passes import Pass, PassContext, register
 from tilelang.ir.types import BufferType, Dim, Dyn, dim_bound, element_of, shape_of
 from tilelang.passes.block import Blocking, choose, compute_type
@@ -41,7 +42,7 @@ class Microkernel(Pass):
     def run(self, module: Module, ctx: PassContext) -> None:
         for function in func.functions(module):
             for op in list(function.walk()):
-                if isinstance(op, mem.Matmul) and not _is_tile(op):
+                if isinstance(op, MemContract) or (isinstance(op, mem.Matmul) and not _is_tile(op)):
                     _Cutter(op, ctx.target, self.pack).run()
 
 
@@ -58,8 +59,11 @@ def _is_tile(op: mem.Matmul) -> bool:
 class _Cutter:
     """Cuts one matmul. Ops are built into a block of their own, which then takes the place of the matmul."""
 
-    def __init__(self, op: mem.Matmul, target: Target, pack: bool) -> None:
+    def __init__(self, op: mem.Matmul | MemContract, target: Target, pack: bool) -> None:
         self.op, self.target, self.pack = op, target, pack
+        # What is done to each element of lhs and rhs before it is multiplied.
+        prologues = (op.prologue_lhs, op.prologue_rhs) if isinstance(op, MemContract) else (None, None)
+        self.prologue_lhs, self.prologue_rhs = (None if p is None or is_empty(p) else p for p in prologues)
         self.b = VecBuilder(Block(), target, op.span)
         self.element = compute_type(element_of(op.acc.type))
         m, n = shape_of(op.acc.type)[-2:]
@@ -110,7 +114,7 @@ class _Cutter:
             def panel(at_n: Index, size_n: Index) -> None:
                 side = self.sub(rhs, [at_k, at_n], [(size_k, bound_k), (size_n, blocking.columns)])
                 if pack_rhs:
-                    side = self.copy(side, (bound_k, blocking.columns), "rhs")
+                    side = self.copy(side, (bound_k, blocking.columns), "rhs", self.prologue_rhs)
 
                 def rows(at: Index, count: int) -> None:
                     left = self.sub(block, [at, 0], [(count, count), (size_k, bound_k)])
@@ -173,6 +177,8 @@ class _Cutter:
     def packed_rhs(self, rhs: Value, acc: Value) -> bool:
         """Whether a panel of rhs is copied: when more than one tile of rows reads it."""
         m = dim_bound(shape_of(acc.type)[0])
+        if self.prologue_rhs is not None:
+            return True
         if not self.pack or (m is not None and m <= self.blocking.rows):
             return False
         type = views.buffer_type(rhs)
@@ -182,6 +188,8 @@ class _Cutter:
     def packed_lhs(self, lhs: Value, acc: Value) -> bool:
         """Whether a block of lhs is copied: when more than one panel of columns reads it."""
         n = dim_bound(shape_of(acc.type)[1])
+        if self.prologue_lhs is not None:
+            return True
         if not self.pack or (n is not None and n <= self.blocking.columns):
             return False
         type = views.buffer_type(lhs)
@@ -199,24 +207,35 @@ class _Cutter:
         along_m, along_k = views.strides_of(views.buffer_type(block))
         if along_m == 1 and along_k != 1:
             # Columns are contiguous: they stay so, and the tile reads them through a transposed view.
-            return self.b(mem.Permute.of(self.copy(self.b(mem.Permute.of(block, (1, 0))), (depth, rows), "lhs"), (1, 0)))
-        return self.copy(block, (rows, depth), "lhs")
+            return self.b(mem.Permute.of(self.copy(self.b(mem.Permute.of(block, (1, 0))), (depth, rows), "lhs", self.prologue_lhs), (1, 0)))
+        return self.copy(block, (rows, depth), "lhs", self.prologue_lhs)
 
-    def copy(self, source: Value, shape: Sequence[int], hint: str) -> Value:
-        """`source` in contiguous local memory, in the type that products are summed in. shape: the largest extents it may have."""
+    def copy(self, source: Value, shape: Sequence[int], hint: str, prologue: Region | None) -> Value:
+        """`source` in contiguous local memory, in the type that products are summed in. shape: the largest extents it may have. prologue: applied to each
+        element."""
         b = self.b
         memory = self.memory(BufferType(tuple(shape), self.element, "local"), hint)
         extents: list[tuple[Index, int]] = []
         for axis, (dim, bound) in enumerate(zip(shape_of(source.type), shape)):
             extents.append((dim if isinstance(dim, int) else self.dim(source, axis), bound))
         target = self.sub(memory, [0, 0], extents)
-        if element_of(source.type) is self.element:
+        if prologue is None and element_of(source.type) is self.element:
             b.insert(mem.Copy.of(source, target))
-        else:
-            convert = mem.Map.of([source], [target], ((0, 1),))
-            body = Builder(convert.body.block, span=self.op.span)
-            body.insert(loop.Yield.of(body(arith.Cast.of(convert.body.block.args[0], self.element))))
-            b.insert(convert)
+            return target
+        convert = mem.Map.of([source], [target], ((0, 1),))
+        body = Builder(convert.body.block, span=self.op.span)
+        value = convert.body.block.args[0]
+        if prologue is not None:
+            mapping = {prologue.block.args[0]: value}
+            for inner in prologue.block:
+                if inner.terminator:
+                    value = mapping.get(inner.operands[0], inner.operands[0])
+                else:
+                    body.insert(inner.clone(mapping))
+        if element_of(value.type) is not self.element:
+            value = body(arith.Cast.of(value, self.element))
+        body.insert(loop.Yield.of(value))
+        b.insert(convert)
         return target
 
     def memory(self, type: BufferType, hint: str) -> Value:
