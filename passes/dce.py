@@ -15,7 +15,8 @@ from tilelang.passes.folding.control import move_body, remove_carried
 @register
 @dataclass(frozen=True)
 class Dce(Pass):
-    """Removes unused pure ops, control flow without effect or used result, unused results and carried values, and reads nobody looks at."""
+    """Removes unused pure ops, control flow without effect or used result, unused results and carried values, reads nobody looks at, and memory
+    that is only written."""
 
     name: ClassVar[str] = "dce"
 
@@ -26,6 +27,15 @@ class Dce(Pass):
 
 # Reads: without effect, but not pure, since they may not move across writes.
 READS = frozenset({"tile.load", "mem.load", "vec.load", "vec.gather", "mem.alloc", "vec.alloc"})
+
+
+ALLOCATIONS = frozenset({"mem.alloc", "vec.alloc"})
+VIEWS = frozenset({"mem.subview", "mem.permute", "mem.reshape"})
+# op -> the operand through which it writes; they have no other effect, and cannot fail
+WRITES = {
+    "mem.store": "dst", "mem.fill": "dst", "mem.iota": "dst", "mem.copy": "dst", "mem.copy_padded": "dst", "mem.map": "outs", "mem.reduce": "dst",
+    "mem.arg_reduce": "dst", "mem.scan": "dst", "mem.matmul": "acc", "vec.store": "ptr", "vec.free": "ptr",
+}  # fmt: skip
 
 
 def eliminate(root: Operation) -> int:
@@ -44,6 +54,11 @@ def eliminate(root: Operation) -> int:
         if is_useless(op):
             rw.erase(op)
             count += 1
+        elif op.name in ALLOCATIONS and (gone := only_written(op)):
+            for user in gone:
+                rw.visit(user.parent_op)
+                rw.erase(user)
+            count += len(gone)
         elif not (isinstance(op, loop.For) and drop_carried(op, rw)) and not (isinstance(op, loop.If) and drop_results(op, rw)):
             continue
         # What stands around may be without effect now.
@@ -67,6 +82,34 @@ def _harmless(op: Operation | None) -> bool:
             return False
         op = op.next
     return True
+
+
+def only_written(alloc: Operation) -> list[Operation]:
+    """The allocation, its views and its writers, users first, when nobody reads the memory; else nothing."""
+    memory = set(alloc.results)
+    pending, found = [alloc], {alloc: None}
+    while pending:
+        for user in (u for r in pending.pop().results for u in r.users):
+            if user in found:
+                continue
+            found[user] = None
+            if user.name in VIEWS:
+                memory.update(user.results)
+                pending.append(user)
+            elif user.name not in WRITES:
+                return []
+    writers = [user for user in found if user.name in WRITES]
+    for user in writers:
+        written = written_positions(user)
+        if any((v in memory) != (i in written) for i, v in enumerate(user.operands)):
+            return []
+    return writers + [op for op in reversed(found) if op.name not in WRITES]
+
+
+def written_positions(op: Operation) -> range:
+    """Positions of the operands through which an op of WRITES writes."""
+    position = next(p.position for p in op.info.operands if p.name == WRITES[op.name])
+    return range(*op.operand_range(position)) if op.segments is not None else range(position, position + 1)
 
 
 def drop_carried(op: loop.For, rw: Rewriter) -> bool:

@@ -130,7 +130,7 @@ def test_endless_patterns_are_named() -> None:
         rw.replace_op(op, arith.Neg([op.x], [f32]))
         return True
 
-    with pytest.raises(CompilerBug, match="pattern 'to_(exp|neg)' of test does not come to an end") as caught:
+    with pytest.raises(CompilerBug, match=r"pattern 'to_(exp|neg)' of test does not come to an end") as caught:
         rewrite_greedily(module("%r = arith.neg %x : f32"), patterns)
     assert caught.value.span is not None
 

@@ -238,13 +238,18 @@ class Operation:
         """A deep copy; operands are looked up in `mapping`, which gains the copied results and arguments."""
         values = mapping if mapping is not None else {}
         get = values.get
-        new = type(self)(
-            [get(v, v) for v in self.operands], [r.type for r in self.results], self.attrs,
-            span=self.span, segments=self.segments if self.info.variadics else None,
-        )  # fmt: skip
-        for a, b in zip(self.results, new.results):
-            values[a] = b
-            b.hint = a.hint
+        # Not through the constructor: everything is known to be in order, and a pipeline starts with a copy of the whole module.
+        new = object.__new__(type(self))
+        new.operands = [get(v, v) for v in self.operands]
+        new.segments = self.segments
+        new.attrs = self.attrs.copy()
+        new.regions = []
+        new.span = self.span
+        new.parent = new.prev = new.next = None
+        new.results = [Value(r.type, new, r.index, r.hint) for r in self.results]
+        for i, v in enumerate(new.operands):
+            v.uses[new, i] = None
+        values.update(zip(self.results, new.results))
         for r in self.regions:
             new.add_region(r.clone(values))
         return new
