@@ -112,6 +112,10 @@ class Lowering:
         new = func.Func.of(old.sym_name, params, span=old.span)
         new.attrs.update({k: v for k, v in old.attrs.items() if k not in ("roles", "results_")})
         new.attrs["roles"] = tuple(p[2] for p in params)
+        facts = tuple(f for f in old.facts if not f.startswith("strides "))
+        new.attrs.pop("facts", None)
+        if facts:
+            new.attrs["facts"] = facts
         self.build = Builder(new.body.block, span=old.span)
         for arg, value in zip(old.args, new.args):
             (self.buffers if isinstance(arg.type, TensorType) else self.scalars)[arg] = value

@@ -164,8 +164,17 @@ class _Build:
         chosen = tuple((p.name, _shown(self.spec.constants[p.name])) for p in self.signature.statics)
         if chosen:
             func.attrs["tunables"] = chosen
-        if self.spec.facts:
-            func.attrs["facts"] = tuple(self.spec.facts)
+        facts = [*self.spec.facts]
+        if self.level == "tensor":  # tensors have no strides: pass tile gives their buffers these
+            own = [p[0] for p in params]
+            facts += [f"strides {name} any" for name in own if self.spec.strides.get(name) == "any"]
+            for i in range(len(results)):
+                name = "out" if len(results) == 1 else f"out{i}"
+                while name in own:  # as pass tile names them
+                    name += "_"
+                facts += [f"strides {name} any"] if self.spec.strides.get(f"out{i}") == "any" else []
+        if facts:
+            func.attrs["facts"] = tuple(facts)
         return func
 
     def param_type(self, p: Param) -> Type:
