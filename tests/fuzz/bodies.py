@@ -109,12 +109,12 @@ def grid(w: Writer, results: list[str], returned: list[str], number: int) -> Non
     if not made or w.often(2):
         made.append(Axis("dim", distinct_dim(w, axes)) if w.often(6) else Axis("len", "", w.pick((4, 6))))
     outs = outputs(w, axes, tuple(made), results, returned, names)
-    by = blocks[0] if len(set(blocks)) == 1 and blocks[0] != "None" and w.often(5) else f"({', '.join(blocks)}{',' if len(blocks) == 1 else ''})"
-    by = "" if all(b == "None" for b in blocks) else f", by={by if len(blocks) > 1 or w.often(2) else blocks[0]}"
+    by = blocks[0] if len(blocks) == 1 else f"({', '.join(blocks)})"
+    by = "" if all(b == "None" for b in blocks) else f", by={by}"
     w.line(f"for {', '.join(names)} in grid({', '.join(a.name for a in axes)}{by}):")
     w.indent += 1
     w.loops += 1
-    statements(w, tuple(made)[-2:], w.pick((1, 2, 3, 4)))
+    statements(w, tuple(made)[-2:], w.pick((1, 2, 0, 3, 4)))
     for name, dtype, out_axes, subscript in outs:
         store(w, name, dtype, out_axes, subscript)
     w.loops -= 1
