@@ -16,11 +16,12 @@ from tilelang.ir.core import Module
 from tilelang.ir.types import PtrType, Scalar, element_of
 from tilelang.runtime.cases import Case, Data, make_cases
 from tilelang.runtime.failure import KernelError
-from tilelang.runtime.interp import Interpreter
+from tilelang.runtime.interp import Interpreter, RunLimit
 from tilelang.runtime.registers import Pointer
 
 EXACT = 1e-11
 _LIMIT = 5  # differences that are described
+_BLOCKS = 3_000_000  # executions of a block after which a run is given up
 _MATH = {f"arith.{n}" for n in ("exp", "exp2", "log", "log2", "tanh", "erf", "sin", "cos", "rsqrt", "pow", "floordiv", "mod")}
 _DECIDING = {"arith.cmp", "arith.floor", "arith.ceil", "arith.round", "arith.floordiv", "arith.mod", "tile.arg_reduce", "tensor.arg_reduce", "mem.arg_reduce"}
 
@@ -67,13 +68,14 @@ def _simple(x: float) -> bool:
 class _Outcome:
     """What a run gave: the error it stopped with, or results and in-place buffers by name, and writes outside the buffers' elements."""
 
-    def __init__(self, error: str = "", values: dict[str, Any] | None = None, stray: Sequence[str] = ()) -> None:
+    def __init__(self, error: str = "", values: dict[str, Any] | None = None, stray: Sequence[str] = (), runs: int = 0) -> None:
         self.error = error
+        self.runs = runs  # how many blocks were executed
         self.values = values or {}
         self.stray = stray
 
 
-def _run(module: Module, func: Func, case: Case, exact: bool) -> _Outcome:
+def _run(module: Module, func: Func, case: Case, exact: bool, limit: int) -> _Outcome:
     args: list[Any] = []
     live: list[tuple[str, Data, Any, Any]] = []
 
@@ -93,10 +95,13 @@ def _run(module: Module, func: Func, case: Case, exact: bool) -> _Outcome:
                     next(params)
         else:
             args.append(item)
+    interp = Interpreter(module, exact, limit=limit)
     try:
-        results = Interpreter(module, exact).run(func.sym_name, args)
+        results = interp.run(func.sym_name, args)
     except KernelError as error:
-        return _Outcome(error.diagnostics[0].slug)
+        return _Outcome(error.diagnostics[0].slug, runs=interp.runs)
+    except RunLimit:
+        return _Outcome("no end in sight", runs=interp.runs)
     values = {f"result {i}": np.asarray(r) for i, r in enumerate(results, sum(r == "out" for r in func.roles))}
     stray: list[str] = []
     for name, data, memory, view in live:
@@ -106,7 +111,7 @@ def _run(module: Module, func: Func, case: Case, exact: bool) -> _Outcome:
             gaps = ~data.covered()
             if not _same_bits(memory[gaps], start[gaps]):
                 stray.append(f"{name}: elements between the rows of the buffer are written")
-    return _Outcome("", values, stray)
+    return _Outcome("", values, stray, interp.runs)
 
 
 def _same_bits(a: Any, b: Any) -> bool:
@@ -208,10 +213,10 @@ class Comparison:
         mode = "exact" if exact else "typed"
         when = "before"
         try:
-            a = self.known.get((case, exact)) or _run(self.before, self.old[name], case, exact)
+            a = self.known.get((case, exact)) or _run(self.before, self.old[name], case, exact, _BLOCKS)
             case.see_results(self.old[name], a.values)
             when = "after"
-            b = self.outcomes[case, exact] = _run(self.after, self.new[name], case, exact)
+            b = self.outcomes[case, exact] = _run(self.after, self.new[name], case, exact, min(1000 * a.runs + 10_000, _BLOCKS))
         except CompilerBug as bug:
             return [f"the module {when} cannot be interpreted: {bug.message}: {bug.op}"]
         except (TypeError, StopIteration) as error:

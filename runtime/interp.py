@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -30,6 +31,10 @@ from tilelang.runtime.registers import Pointer
 # How a step of a plan is carried out: a prepared kernel of two, one or n operands; an evaluation with one, no or a tuple of results.
 _TWO, _ONE, _MANY, _EVALUATE, _EFFECT, _TUPLE = range(6)
 _BUGS = (ValueError, TypeError, IndexError, KeyError, AttributeError, ArithmeticError, AssertionError, NotImplementedError, StopIteration, VerifyError)
+
+
+class RunLimit(Exception):
+    """A run took more block executions than its limit."""
 
 
 class _Plan:
@@ -124,6 +129,10 @@ class Frame:
 
     def _execute(self, plan: _Plan, args: Iterable[Any]) -> tuple[Any, ...]:
         env = self.env
+        interp = self.interp
+        interp.runs += 1
+        if interp.runs > interp.limit:
+            raise RunLimit
         for slot, value in zip(plan.args, args):
             env[slot] = value
         op: Operation | None = None
@@ -220,12 +229,15 @@ class Frame:
 class Interpreter:
     """Runs functions of a module as it is now (a later change of the module is not seen).
 
-    exact: floats are float64 throughout. seed: runs parallel iterations in an order shuffled by it. hooks: see check.Hooks."""
+    exact: floats are float64 throughout. seed: runs parallel iterations in an order shuffled by it. hooks: see check.Hooks. limit: RunLimit is raised
+    when more blocks than this are executed (each iteration of a loop is one); `runs` counts them."""
 
-    def __init__(self, module: Module, exact: bool = False, hooks: Any = None, seed: int | None = None) -> None:
+    def __init__(self, module: Module, exact: bool = False, hooks: Any = None, seed: int | None = None, limit: int | None = None) -> None:
         self.module = module
         self.exact = exact
         self.hooks = hooks
+        self.runs = 0
+        self.limit = limit if limit is not None else sys.maxsize
         self.shuffle = random.Random(seed) if seed is not None else None
         self.position: tuple[tuple[str, int], ...] = ()
         self._functions = {op.sym_name: op for op in module.body.block if isinstance(op, Func)}
