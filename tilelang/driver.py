@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilelang.dialects.func import Func, functions
 from tilelang.ir.core import Module
-from tilelang.ir.types import BufferType, Scalar
+from tilelang.ir.types import BufferType, Scalar, TensorType
 from tilelang.runtime import abi
 
 if TYPE_CHECKING:
@@ -45,16 +45,16 @@ def at_level(module: Module, level: str, target: Target, instrumentation: Instru
 
 
 def arguments(function: Func) -> list[abi.TensorArg | abi.ScalarArg]:
-    """The kernel arguments of a tile-level function, in order."""
+    """The kernel arguments of a tensor- or tile-level function, in order: the parameters, then the results."""
     out: list[abi.TensorArg | abi.ScalarArg] = []
     for arg, role in zip(function.args, function.roles):
-        if isinstance(arg.type, BufferType):
+        if isinstance(arg.type, (BufferType, TensorType)):
             out.append(abi.TensorArg(arg.type.element.name, len(arg.type.shape), role != "in"))
         elif isinstance(arg.type, Scalar):
             out.append(abi.ScalarArg(arg.type.name))
         else:
             raise TypeError(f"parameter '{arg.hint}' has type {arg.type}, which no kernel argument has")
-    return out
+    return out + [abi.TensorArg(t.element.name, len(t.shape), True) for t in function.results_]
 
 
 @dataclass
@@ -113,8 +113,6 @@ def compile_function(module: Module, name: str, target: Target, instrumentation:
     """Compiles one function of a tensor- or tile-level module for the CPU. The module is lowered in place."""
     from tilelang.backends.cpu.compile import compile_module
 
-    if module.level == "tensor":
-        at_level(module, "tile", target, instrumentation)
     function = next(f for f in functions(module) if f.sym_name == name)
     signature = arguments(function)
     lower(module, target, instrumentation)
