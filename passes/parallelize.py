@@ -33,10 +33,15 @@ class Parallelize(Pass):
         for function in func.functions(module):
             for op in list(function.walk(reverse=True)):
                 if isinstance(op, loop.Parallel):
-                    if op.grid and op.parent is function.body.block:
+                    if op.grid and not _inside_parallel(op):
                         flatten(op)
                     elif not to_map(op):
                         to_loops(op)
+
+
+def _inside_parallel(op: Operation) -> bool:
+    parent = op.parent_op
+    return parent is not None and (isinstance(parent, loop.Parallel) or _inside_parallel(parent))
 
 
 def flatten(op: loop.Parallel) -> None:

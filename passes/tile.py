@@ -2,7 +2,8 @@
 
 Tensors that must be in memory (results, operands of matmul, what several grids read, what is reduced or reshaped) are the roots; each root is one
 loop.parallel {grid} over tiles of it, which computes everything between memory and the root on tiles (passes/tiling). A matmul whose only use is
-an elementwise chain of its shape is computed inside the grid of that chain. Intermediate roots live in scratch memory of the function.
+an elementwise chain of its shape is computed inside the grid of that chain. Intermediate roots live in scratch memory of the function, and so do
+tensors that loops carry.
 
 Tile sizes follow the caches unless the options say otherwise; m and n: the last two axes of a result, k: the contracted axis of matmul."""
 
@@ -12,12 +13,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tilelang.dialects import arith, func, loop, mem, tensor
-from tilelang.ir.core import Builder, Module, Operation, Value, VerifyError
+from tilelang.ir.core import Block, Builder, Module, Operation, Value
 from tilelang.ir.passes import Pass, PassContext, register
 from tilelang.ir.types import DYN, BufferType, Dyn, TensorType, Type, element_of, shape_of
 from tilelang.passes.buffering import views
 from tilelang.passes.buffering.extents import Extents
 from tilelang.passes.fuse import source_axes
+from tilelang.passes.tiling import control
 from tilelang.passes.tiling.roots import find_roots
 from tilelang.passes.tiling.tiles import Tiles
 from tilelang.target import Target
@@ -119,10 +121,14 @@ class Lowering:
         self.build = Builder(new.body.block, span=old.span)
         for arg, value in zip(old.args, new.args):
             (self.buffers if isinstance(arg.type, TensorType) else self.scalars)[arg] = value
-        self.outs = {}
+        self.outs: dict[Value, list[Value]] = {}
         for v, out in zip(returned.values, new.args[len(old.args) :]):
             self.outs.setdefault(v, []).append(out)
-        self._body(returned)
+        self.block(old.body.block)
+        for value, outs in self.outs.items():
+            for out in outs:
+                if self.buffers.get(value) is not out:
+                    self.copy(value, out)
         self.build.insert(func.Return.of())
         assert old.parent is not None
         old.parent.insert_before(old, new)
@@ -161,26 +167,22 @@ class Lowering:
         assert not isinstance(extent, tuple)
         return extent if isinstance(extent, int) else self.scalars[extent]
 
-    def _body(self, returned: func.Return) -> None:
-        roots = find_roots(self.old.body.block)
-        for op in self.old.body.block:
+    def block(self, block: Block) -> None:
+        """Computes what a block of the old function does, at the place of the builder; without its terminator."""
+        roots = find_roots(block)
+        for op in block:
             self.build.span = op.span
-            tensors = [v for v in (*op.operands, *op.results) if isinstance(v.type, TensorType)]
+            if op.terminator:
+                return
             if isinstance(op, tensor.DimOp):
                 self.scalars[op.out] = dim = self.build(mem.Dim.of(self.buffers[op.x], op.axis))
                 dim.hint = op.out.hint
+            elif isinstance(op, (loop.For, loop.If, loop.While)) and control.has_tensors(op):
+                control.lower(self, op)
             elif op.results and op.results[0] in roots:
                 self._root(op.results[0])
-            elif not tensors and op is not returned:
-                if any(isinstance(v.type, TensorType) for inner in op.walk() for v in inner.operands):
-                    raise VerifyError(op, "works on tensors inside, which the pass tile has no rule for")
+            elif not any(isinstance(v.type, TensorType) for v in (*op.operands, *op.results)):
                 self.build.insert(op.clone(self.scalars))
-            elif op.regions:
-                raise VerifyError(op, "carries tensors, which the pass tile has no rule for")
-        for value, outs in self.outs.items():
-            for out in outs:
-                if self.buffers.get(value) is not out:
-                    self._grid(value, out)
 
     def _root(self, value: Value) -> None:
         """Computes a value into its buffer: a result of the function, or scratch memory."""
@@ -189,11 +191,12 @@ class Lowering:
         if isinstance(op, tensor.Reshape) and source_axes(op) is None:
             self.buffers[value] = self._reshaped(op)
             return
-        target = outs[0] if outs else self._scratch(value)
-        self._grid(value, target)
+        target = outs[0] if outs else self.scratch(value)
+        self.copy(value, target)
         self.buffers[value] = target
 
-    def _scratch(self, value: Value) -> Value:
+    def scratch(self, value: Value) -> Value:
+        """Memory for a value, with its shape."""
         sizes = [e for axis in range(len(shape_of(value.type))) if isinstance(e := self.extent(value, axis), Value)]
         alloc = mem.Alloc.of(BufferType(shape_of(value.type), element_of(value.type), "global"), sizes)
         alloc.out.hint = value.hint
@@ -203,14 +206,14 @@ class Lowering:
         """A view of contiguous memory under another shape."""
         source = self.buffers.get(op.x)
         if source is None or views.buffer_type(source).strides is not None:
-            scratch = self._scratch(op.x)
-            self._grid(op.x, scratch)
+            scratch = self.scratch(op.x)
+            self.copy(op.x, scratch)
             source = scratch
         sizes = [self.scalars[s] for s in op.sizes]
         return self.build(mem.ReshapeView.of(source, sizes, BufferType(shape_of(op.out.type), element_of(op.out.type), "global")))
 
-    def _grid(self, value: Value, target: Value) -> None:
-        """One grid over tiles of a value, stored to `target`. Axes of one block need no loop."""
+    def copy(self, value: Value, target: Value) -> None:
+        """One grid over tiles of a value, in memory or to be computed, stored to `target`. Axes of one block need no loop."""
         extents = [self.extent(value, axis) for axis in range(len(shape_of(value.type)))]
         lead = self._lead(value)
         by = self.sizes.of(lead, extents)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from tilelang.dialects import arith, func, tensor
+from tilelang.dialects import arith, func, loop, tensor
 from tilelang.ir.core import Block, Operation, Value
 from tilelang.ir.types import TensorType, shape_of
 from tilelang.passes.tiling.tiles import is_heavy
 
+_CONTROL = (loop.For, loop.If, loop.While)
 _VIEWS = (tensor.Transpose, tensor.Slice)
 # Cheap enough to be made wherever they are needed.
 _CHEAP = (tensor.Fill, tensor.Iota, tensor.Broadcast, tensor.Reshape, arith.Constant, *_VIEWS)
@@ -19,13 +20,18 @@ def find_roots(block: Block) -> set[Value]:
     groups: dict[Value, set[Value]] = {}
     hosts: set[Value] = set()  # roots that compute a matmul
     for op in reversed(block):
+        if isinstance(op, _CONTROL):
+            continue  # what it gives is in memory
         for value in op.results:
             if not isinstance(value.type, TensorType) or not value.uses:
                 continue
             found: set[Value] = set()
             stored = False
             for user, i in value.uses:
-                stored = stored or isinstance(user, func.Return) or _needs_memory(value, user, i)
+                if user.parent is not block:
+                    stored = stored or not isinstance(op, _CHEAP)
+                    continue
+                stored = stored or isinstance(user, (func.Return, loop.Yield, loop.Condition, *_CONTROL)) or _needs_memory(value, user, i)
                 for r in user.results:
                     found |= {r} if r in roots else groups.get(r, set())
             if not stored and isinstance(op, tensor.Matmul):
