@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import random
+import re
 import shutil
 import subprocess
 import sys
@@ -10,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import read_cases
 from tilelang.diagnostics import TileError
 from tilelang.dialects import load_all
 from tilelang.ir.core import Block, Dialect, Module, Operation, Region, Value
@@ -139,6 +142,47 @@ def test_generic_form_is_mlir(text: str) -> None:
     done = subprocess.run([tool, "--allow-unregistered-dialect", "--mlir-print-op-generic", "-"], input=generic, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert print_module(without_hints(parse_module(done.stdout))) == print_module(without_hints(module))
+
+
+@pytest.mark.skipif(find_mlir_opt() is None, reason="neither iree-opt nor mlir-opt is installed")
+def test_all_golden_modules_are_mlir(tmp_path: Path) -> None:
+    """Every input and output of the golden tests, of all levels, in one run of mlir-opt."""
+    modules: list[str] = []
+    for file in sorted((Path(__file__).parents[1] / "passes").glob("*.tir")):
+        for case in read_cases(file.read_text()):
+            modules += [print_module(parse_module("\n".join(lines)), generic=True, locations=True) for lines in (case.input, case.expected) if any(lines)]
+    assert len(modules) > 80
+    tool = find_mlir_opt()
+    assert tool is not None
+    done = subprocess.run([tool, "--allow-unregistered-dialect", "--split-input-file", "-"], input="// -----\n".join(modules), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[:3000]
+
+
+@pytest.mark.parametrize("text", [TILE, VEC, print_module(parse_module(TILE), generic=True), print_module(parse_module(VEC), generic=True, locations=True)])
+def test_damaged_text_gives_an_error_with_a_place(text: str) -> None:
+    """Whatever is cut out, doubled or put in: either it still reads, or the error is one of syntax."""
+    rng = random.Random(len(text))
+    pieces = re.findall(r"\s+|[%@^]?[\w.]+|.", text)
+    errors = 0
+    for _ in range(400):
+        damaged = list(pieces)
+        for _ in range(rng.randint(1, 3)):
+            at = rng.randrange(len(damaged))
+            match rng.randrange(4):
+                case 0:
+                    del damaged[at : at + rng.randint(1, 8)]
+                case 1:
+                    damaged.insert(at, rng.choice(pieces))
+                case 2:
+                    damaged[at] = rng.choice(pieces)
+                case _:
+                    damaged[at:] = damaged[at : at + rng.randint(0, 20)]
+        try:
+            parse_module("".join(damaged))
+        except TileError as error:
+            errors += 1
+            assert all(d.slug == "ir-syntax" and d.span is not None for d in error.diagnostics)
+    assert errors > 100
 
 
 def test_upstream_names_only_where_the_meaning_is_equal() -> None:

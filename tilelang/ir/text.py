@@ -221,16 +221,15 @@ class _Printer:
             self.new_scope()
         if op.results:
             self.out.append(f"{self.values(op.results)} = ")
+        custom = None if self.generic else _CUSTOM.get(op.name)
         if self.generic:
             self.generic_op(op, indent)
-        elif not fits_declaration(op):
+        elif not fits_declaration(op) or (custom is not None and not custom(self, op, indent)):
             self.generic = True
             self.generic_op(op, indent)
             self.generic = False
-        else:
-            custom = _CUSTOM.get(op.name)
-            if custom is None or not custom(self, op, indent):
-                self.pretty_op(op, indent)
+        elif custom is None:
+            self.pretty_op(op, indent)
         if self.locations:
             self.out.append(f" loc({quote(op.span.path)}:{op.span.line}:{op.span.column})" if op.span is not None else " loc(unknown)")
 
@@ -330,8 +329,8 @@ class _Printer:
             for k, v in _given(op):
                 # Upstream's module takes only attributes with the prefix of a dialect.
                 attrs[f"tl.{k}" if "." not in k and isinstance(op, Module) else k] = mlir_attr(v)
-            if op.name == "func.call":
-                attrs["callee"] = "@" + op.attrs["callee"]
+            if op.name == "func.call" and "callee" in attrs:
+                attrs["callee"] = "@" + str(op.attrs["callee"])
             elif op.name == "func.func":
                 results = attrs.pop("results_", None)
                 outs = [upstream.type_text(t) for t in op.attrs["results_"]] if results else []
@@ -366,7 +365,7 @@ def _constant_text(op: Operation) -> str:
     return text if element.kind == "bool" else f"{text} : {upstream.type_text(type)}"
 
 
-# -- ops with a form of their own; they return False when the op needs the systematic form
+# -- ops with a form of their own; they return False, and write nothing, when the op needs the generic form
 
 
 def _func(p: _Printer, op: Operation, indent: str) -> bool:
@@ -406,7 +405,8 @@ def _constant(p: _Printer, op: Operation, indent: str) -> bool:
 def _for(p: _Printer, op: Operation, indent: str) -> bool:
     block, inits = op.regions[0].block, op.operands[3:]
     if [a.type.text for a in block.args] != ["index", *(v.type.text for v in inits)]:
-        return False
+        p.pretty_op(op, indent)
+        return True
     lower, upper, step = (p.values((v,)) for v in op.operands[:3])
     p.out.append(f"loop.for {p.values(block.args[:1])} = {lower} to {upper} step {step}")
     if inits:
@@ -421,7 +421,8 @@ def _parallel(p: _Printer, op: Operation, indent: str) -> bool:
     block = op.regions[0].block
     n = len(block.args)
     if op.segments != (n, n, n) or any(a.type.text != "index" for a in block.args):
-        return False
+        p.pretty_op(op, indent)
+        return True
     groups = [f"({p.values(vs)})" for vs in (op.operands[:n], op.operands[n : 2 * n], op.operands[2 * n :])]
     p.out.append(f"loop.parallel ({p.values(block.args)}) = {groups[0]} to {groups[1]} step {groups[2]}")
     p.attrs(op)
