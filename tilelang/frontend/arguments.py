@@ -59,7 +59,9 @@ class ArgumentReader(Access):
     def axis_of(self, node: ast.Expr | None, rank: int, what: str, default: int | None = None) -> int:
         found = self.axes_of(node, rank, what) if node is not None else None
         if found is None:
-            assert default is not None
+            if default is None:
+                assert node is not None
+                self.error("wrong-type", node.span, what=f"the axis of {what}", found="None", expected="an integer")
             return default
         if len(found) != 1:
             assert node is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from tilelang.diagnostics import Note, Span, nearest
+from tilelang.diagnostics import CompilerBug, Note, Span, TileError, nearest
 from tilelang.dialects import arith, loop
 from tilelang.frontend import ast
 from tilelang.frontend.calls import TABLE, BindError, Signature, bind
@@ -32,7 +32,7 @@ from tilelang.frontend.values import (
     Unset,
     Val,
 )  # fmt: skip
-from tilelang.ir.core import Block, Region, Value
+from tilelang.ir.core import Block, Operation, Region, Value
 from tilelang.ir.types import Scalar, bool_
 
 T = TypeVar("T")
@@ -67,6 +67,10 @@ class Expressions(Joins):
         self.b.span = node.span
         try:
             value = self._eval(node)
+        except (Failed, TileError, CompilerBug, RecursionError):
+            raise
+        except Exception as e:
+            raise CompilerBug(f"{type(e).__name__}: {e}", span=node.span, pass_name="builder") from e
         finally:
             self.b.span = before
         if isinstance(value, Poison):
@@ -141,7 +145,14 @@ class Expressions(Joins):
                 self.error("unknown-name", node.span, help=help, name=unknown[0])
         return value
 
-    symbols_matter = True  # False for compile-time evaluation, where dims are only symbols
+    symbols_matter = True  # False for compile-time evaluation, where dims are only symbols and nothing may be emitted
+
+    def emit(self, op: Operation) -> Value:
+        if not self.symbols_matter:
+            span = self.b.span
+            assert span is not None
+            self.error("not-constant", span, what="this", value=f"'{span.text}'")
+        return super().emit(op)
 
     def attribute(self, node: ast.Attribute) -> Val:
         base = self.eval(node.base)
