@@ -199,7 +199,7 @@ class Binder:
     def _check_written(self, name: str, p: Param | None, info: abi.ArrayInfo) -> None:
         if not info.writable:
             self._fail("argument-read-only", p, name=name)
-        if any(s == 0 and n > 1 for s, n in zip(info.byte_strides, info.shape)):
+        if 0 not in info.shape and any(s == 0 and n > 1 for s, n in zip(info.byte_strides, info.shape)):
             self._fail("argument-overlap", p, name=name, other=name, help="its elements share memory (a stride of 0); pass a copy")
 
     def _native(self, info: abi.ArrayInfo, written: bool, write_back: list[tuple[np.ndarray, np.ndarray]]) -> abi.ArrayInfo:
