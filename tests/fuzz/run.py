@@ -13,6 +13,7 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from hypothesis.errors import FlakyFailure
+from hypothesis.internal.conjecture import engine
 
 from tests.fuzz.cases import Case
 from tests.fuzz.worker import Worker
@@ -54,6 +55,7 @@ def search(kind: str, cases: int, worker: Worker, known: set[str], start: int | 
         elif signature in known:
             seen(f"known {signature}")
         else:
+            seen(f"found {signature}")
             raise _failure(signature, details, case)
 
     given_one = given(strategy(kind))(one)
@@ -91,12 +93,19 @@ def main() -> int:
     parser.add_argument("--kind", choices=("programs", "broken"), default="programs")
     parser.add_argument("--save", type=Path, default=Path("fuzz-failures"), help="folder for the failures")
     parser.add_argument("--limit", type=float, default=20.0, help="seconds a case may take")
+    parser.add_argument("--shrink", type=float, default=60.0, help="seconds for making one failure small")
     args = parser.parse_args()
+    engine.MAX_SHRINKING_SECONDS = args.shrink
     worker, counts, known = Worker(args.limit), Counter[str](), set[str]()
     done, last, begin = 0, time.monotonic(), time.monotonic()
 
     def seen(what: str) -> None:
         nonlocal done, last
+        if what.startswith("found "):
+            if what not in counts:
+                print(f"after {done} cases: {what}, making it small", flush=True)
+            counts[what] += 1
+            return
         counts[what] += 1
         done += 1
         if time.monotonic() - last > 10:
