@@ -11,7 +11,7 @@ from tilelang.dialects import arith, func, loop, mem
 from tilelang.ir.core import Builder, Operation, Value
 from tilelang.ir.expr import Const, Expr, FloorDiv, Max, Min, Mod, Product, Sum, Sym, const, emax, emin, sym
 from tilelang.ir.facts import Facts
-from tilelang.ir.types import BufferType, Dyn, index
+from tilelang.ir.types import BufferType, Dyn, index, shape_of
 
 _DEPTH = 40  # of nested ops; what lies deeper is a symbol
 
@@ -85,6 +85,13 @@ class Scope:
             self._dims[key] = s = self._symbol(op.out)
             self.facts.dim(s.name, hi=dim.bound)
         return self._dims[key]
+
+    def extent(self, memory: Value, axis: int) -> Expr | None:
+        """The extent of a buffer or tile along an axis, None when nothing is known about it."""
+        dim = shape_of(memory.type)[axis]
+        if isinstance(dim, int):
+            return const(dim)
+        return self._dims.get((memory, axis)) or (self._dims.get(dim.name) if dim.name else None)
 
     def _argument(self, value: Value, depth: int) -> Expr:
         s = self._symbol(value)
