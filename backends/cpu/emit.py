@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilelang.backends.cpu.spelling import constant_text, identifier, lanes_of, scalar_type, splat, type_text
 from tilelang.dialects import arith, func, loop, vec
+from tilelang.errors import CATALOGUE
 from tilelang.ir.core import Block, Module, Operation, Region, Value, VerifyError
 from tilelang.ir.types import PtrType, Scalar, Type, element_of
 
@@ -497,7 +498,7 @@ def _alloc(e: FunctionEmitter, op: vec.Alloc) -> None:
         return
     bytes = str(count * size) if count is not None else e.emit(f"mul i64 {e.ref(op.count)}, {size}") if size > 1 else e.ref(op.count)
     name = e.names[op.out] = e.call("ptr", "tl_alloc", [("i64", bytes)], op.out.hint or "memory")
-    number = e.module.error(OUT_OF_MEMORY, "", op.span)
+    number = e.module.error(OUT_OF_MEMORY, CATALOGUE[OUT_OF_MEMORY].message, op.span)
     ok = e.fresh("ok")
     e.line(f"br i1 {e.emit(f'icmp ne ptr {name}, null')}, label %{ok}, label %{e.fail(number, [])}")
     e.start(ok)
