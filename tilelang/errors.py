@@ -91,7 +91,7 @@ CATALOGUE: dict[str, Entry] = {
         "A reshape keeps the number of elements.",
     ),
     "rank-mismatch": Entry(
-        "{what} has {found} axes, expected {expected}", None, "A value or subscript with too many or too few axes."
+        "{what} has {found}, expected {expected}", None, "A value or subscript with too many or too few axes."
     ),
     "axis-mismatch": Entry(
         "axis {axis} of {what} runs along {left}, here it meets {right}",
@@ -124,7 +124,7 @@ CATALOGUE: dict[str, Entry] = {
         "A place that needs a compile-time value.",
     ),
     "constant-error": Entry(
-        "{what}", "change the constant expression", "A compile-time computation that has no value, such as a division by zero."
+        "{what}", None, "A compile-time computation that has no value, such as a division by zero."
     ),
     "program-too-large": Entry(
         "{what}",

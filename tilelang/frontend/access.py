@@ -74,7 +74,7 @@ class Access(Arithmetic):
         items = node.items if isinstance(node, ast.Subscript) else []
         rank = len(base.axes)
         if len(items) > rank:
-            self.error("rank-mismatch", node.span, [self.made(base)], what=f"the subscript of '{base.name}'", found=len(items), expected=rank)
+            self.rank_error(node.span, f"the subscript of '{base.name}'", len(items), rank, [self.made(base)])
         entries = [self.entry(base, i, item, padded) for i, item in enumerate(items)]
         entries += [Entry("range", node, axis=axis) for axis in base.axes[len(items) :]]
         return self.complete(Place(base, node, entries))
@@ -140,7 +140,7 @@ class Access(Arithmetic):
         stop = self.to_index(self.eval(item.stop), item.stop) if item.stop is not None else axis.extent
         for end, node in ((start, item.start), (stop, item.stop)):
             if node is not None and end.value is not None and end.value < 0:
-                help = f"indices count from the front: write {axis.extent} - {-end.value}"
+                help = f"indices count from the front: write {axis.extent + end.value}"
                 self.error("index-out-of-bounds", node.span, help=help, index=end.value, axis=position, what=what, length=axis.extent)
         length = self.simplify(stop - start)
         if length.value is None:
@@ -176,7 +176,7 @@ class Access(Arithmetic):
         with self.at(entry.node.span):
             outside = first if self.at_least(-1 - first, 0) else last if self.at_least(last - dim, 0) and self.at_least(extent, 1) else None
             if outside is not None:
-                help = f"indices count from 0: the last is {dim} - 1" if outside is first and first.value is not None else None
+                help = f"indices count from 0: the last is {dim - 1}" if outside is first and first.value is not None else None
                 self.error("index-out-of-bounds", entry.node.span, [self.made(buffer)], help, index=outside, axis=position, what=what, length=dim)
             low_open = not self.at_least(first, 0)
             high_open = not self.at_least(dim - 1 - last, 0)
@@ -270,7 +270,7 @@ class Access(Arithmetic):
     def store_number(self, value: Val, buffer: Buffer, node: ast.Expr) -> Value:
         if isinstance(value, Tile):
             notes = self.origin(node, value)
-            self.error("rank-mismatch", node.span, notes, what=f"the value stored to one element of '{buffer.name}'", found=value.rank, expected=0)
+            self.rank_error(node.span, f"the value stored to one element of '{buffer.name}'", value.rank, 0, notes)
         self.check_conversion(value, buffer.dtype, node, buffer.name)
         return self.number(value, buffer.dtype, node)
 
@@ -302,7 +302,7 @@ class Access(Arithmetic):
         axes, name = place.axes, place.buffer.name
         notes = [*self.origin(node, value), self.made(place.buffer)]
         if value.rank > len(axes):
-            self.error("rank-mismatch", node.span, notes, what=f"the value stored to '{name}'", found=value.rank, expected=len(axes))
+            self.rank_error(node.span, f"the value stored to '{name}'", value.rank, len(axes), notes)
         operands: list[Operand] = [(node, value)]
         offset = len(axes) - value.rank
         out = list(axes)
@@ -368,7 +368,7 @@ class Access(Arithmetic):
         new = [i for i, item in enumerate(node.items) if isinstance(item, ast.NoneLiteral)]
         items = [item for item in node.items if not isinstance(item, ast.NoneLiteral)]
         if len(items) > value.rank:
-            self.error("rank-mismatch", node.span, self.origin(node.base, value), what="the subscript", found=len(items), expected=value.rank)
+            self.rank_error(node.span, "the subscript", len(items), value.rank, self.origin(node.base, value))
         text = ast_text(node.base)
         entries: list[Entry] = []
         for i, item in enumerate(items):

@@ -79,7 +79,7 @@ class ArgumentReader(Access):
             if type(a) is not int:
                 self.error("wrong-type", node.span, what=f"the axis of {what}", found=repr(a), expected="an integer")
             if not -rank <= a < rank:
-                self.error("rank-mismatch", node.span, what=f"the operand of {what}", found=rank, expected=f"more than axis {a} needs")
+                self.rank_error(node.span, f"the operand of {what}", rank, f"more than axis {a} needs")
             out.append(a % rank)
         if len(set(out)) != len(out):
             self.error("wrong-arguments", node.span, function=what, what=f"got the axes {axes}, one of them twice")

@@ -231,7 +231,7 @@ class Arithmetic(Shapes):
                 return self.emit(arith.Cmp.of("ne", self.value(e), self.value(ix.const(0))))
             case Tile() if value.rank or not value.whole:
                 notes = self.origin(node, value)
-                self.error("tile-condition", node.span, notes, statement=statement, type="x".join(a.text for a in value.axes) + f" {dtype_text(value.dtype)}")
+                self.error("tile-condition", node.span, notes, statement=statement, type=self.shape_text(value))
             case _:
                 self.wrong_type(node, f"the condition {ast_text(node)}", value, "a scalar")
 

@@ -129,6 +129,7 @@ class _Build:
             assert bare is not None
             help = "annotate it, as in x: f32[M, N]; functions without annotations are helpers for others"
             self.diagnostics.error("annotation", bare.span, help=help, what=f"the parameter {bare.name!r} of a kernel has no annotation")
+        self.diagnostics.raise_if_errors()
         check_constants(self.signature, self.spec.constants, self.diagnostics)
         self.diagnostics.raise_if_errors()
         func = self.function()
@@ -230,6 +231,7 @@ class _Build:
                 size.hint = d.name
                 builder.symbols[d.name] = size
         axes = tuple(Axis.whole(d) for d in dims)
+        builder.declared_at[ssa] = p.span
         if self.level == "tensor":
             return Tile(ssa, dtype, axes)
         return Buffer(ssa, dtype, axes, p.role, p.name, p.span)
@@ -239,12 +241,12 @@ class _Build:
     def finish(self, func: Func, builder: FunctionBuilder, returned: Returned | None) -> None:
         expected = self.signature.results
         if returned is None or (isinstance(returned.value, Const) and returned.value.value is None):
-            if expected:
+            if expected and not (self.diagnostics.errors and any(isinstance(n, ast.Return) for n in ast.walk(self.fn))):
                 shown = self.fn.result.span.text if self.fn.result is not None else ""
                 self.diagnostics.error("missing-return", self.fn.name_span, name=self.fn.name, result=shown)
             values: list[Value] = []
         else:
-            values = self.results(func, builder, returned)
+            values = self.results(func, builder, returned) if returned.value is not POISON else []
         builder.insert(Return.of(*values))
 
     def results(self, func: Func, builder: FunctionBuilder, returned: Returned) -> list[Value]:
@@ -306,7 +308,7 @@ class _Build:
             if not isinstance(item, Tile):
                 builder.wrong_type(node, f"the result {ast_text(node)}", item, "a tensor")
             if item.rank != len(dims):
-                builder.error("rank-mismatch", node.span, note, what="the result", found=item.rank, expected=len(dims))
+                builder.rank_error(node.span, "the result", item.rank, len(dims), note)
             builder.check_conversion(item, dtype, node, "the result")
             self.check_dims(builder, node, note, item, tuple(a.extent for a in item.axes), dims, dtype)
             return builder.narrow(builder.as_dtype(item, dtype), axes).ssa

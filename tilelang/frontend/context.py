@@ -30,6 +30,7 @@ class Context:
         self.b = Builder(block)
         self.ops: Any = tile if level == "tile" else tensor
         self.symbols: dict[str, Value] = {}  # what each symbol of index expressions is
+        self.declared_at: dict[Value, Span] = {}  # parameters
         self.opaque: set[str] = set()  # symbols whose value may depend on anything
         self.known: list[dict[object, Any]] = [{}]  # what is emitted already, a dict an open block: values of index expressions, checks
 
@@ -51,12 +52,17 @@ class Context:
         """Where an operand comes from: "'a' is 128x32 f16, loaded here"."""
         if not isinstance(value, Tile):
             return []
-        text = ast_text(node)
-        shape = "x".join(a.text for a in value.axes) or "0-d"
         op = value.ssa.op
-        verb = "loaded here" if op is not None and op.name in ("tile.load", "tile.gather") else "made here"
-        place = op.span if op is not None else None
-        return [Note(f"{text} is {shape} {dtype_text(value.dtype)}" + (f", {verb}" if place is not None else ""), place)]
+        verb = "declared here" if op is None else "loaded here" if op.name in ("tile.load", "tile.gather") else "made here"
+        place = op.span if op is not None else self.declared_at.get(value.ssa)
+        return [Note(f"{ast_text(node)} is {self.shape_text(value)}" + (f", {verb}" if place is not None else ""), place)]
+
+    def shape_text(self, value: Tile) -> str:
+        shape = "x".join(a.text for a in value.axes) or "0-d"
+        return f"{shape} {dtype_text(value.dtype)}"
+
+    def rank_error(self, span: Span, what: str, found: int, expected: object, notes: Sequence[Note] = (), help: str | None = None) -> NoReturn:
+        self.error("rank-mismatch", span, notes, help, what=what, found="1 axis" if found == 1 else f"{found} axes", expected=expected)
 
     # -- emission
 
@@ -104,7 +110,7 @@ class Context:
 
     def opaque_index(self, value: Value, hint: str = "n", least: int | None = None) -> Index:
         """An index of which nothing is known but its SSA value."""
-        name = self.fresh(value.hint or hint, value, opaque=True)
+        name = self.fresh(hint, value, opaque=True)
         if least is not None:
             self.facts.range(name, least, None)
         return Index(ix.sym(name))
@@ -212,7 +218,7 @@ class Context:
         low, high = limits(dtype)
         if isinstance(value, float):
             if not explicit:
-                self.wrong_type(node, ast_text(node), Const(value), f"an integer, to be {dtype_text(dtype)}", f"cast it: cast(x, {dtype_text(dtype)})")
+                self.wrong_type(node, ast_text(node), Const(value), f"an integer, to be {dtype_text(dtype)}", f"cast it: cast({node.span.text}, {dtype_text(dtype)})")
             return 0 if value != value else int(min(max(value, low), high)) if abs(value) != float("inf") else (high if value > 0 else low)
         if not low <= value <= high:
             if not explicit:
@@ -233,7 +239,7 @@ class Context:
             case Num(ssa=ssa, dtype=dtype) if dtype.is_integer:
                 found = next((cache[ssa] for cache in reversed(self.known) if ssa in cache), None)
                 if found is None:
-                    found = self.opaque_index(self.cast(ssa, index), ssa.hint or "n", 0 if dtype.kind == "uint" else None).expr
+                    found = self.opaque_index(self.cast(ssa, index), _symbol(node), 0 if dtype.kind == "uint" else None).expr
                     self.known[-1][ssa] = found
                 return found
             case _:
@@ -254,3 +260,9 @@ def ast_text(node: ast.Node) -> str:
     text = " ".join(node.span.text.split()) or "it"
     return f"'{text}'" if len(text) <= 40 else f"'{text[:37]}...'"
 
+
+
+def _symbol(node: ast.Node) -> str:
+    """A name for an index that is computed by an expression."""
+    text = " ".join(node.span.text.split())
+    return text if text.isidentifier() else f"({text})" if 0 < len(text) <= 30 else "index"

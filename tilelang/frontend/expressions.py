@@ -134,7 +134,7 @@ class Expressions(Joins):
             chosen = self.dtype_choice.get(value.name)
             if chosen is None:
                 help = f"use {value.name} in the type of a parameter"
-                self.error("not-constant", node.span, help=help, what=f"the dtype parameter '{value.name}'", value="one that no parameter of this function has")
+                self.error("wrong-type", node.span, help=help, what=f"'{value.name}'", found="a dtype parameter that no parameter of this function has", expected="a dtype")
             return DType(chosen)
         if isinstance(value, Index) and self.static_dims:
             return self.index(value.expr.substitute(self.static_dims))
@@ -174,7 +174,7 @@ class Expressions(Joins):
                 value = base if isinstance(base, Tile) else self.whole(base, node.base)
                 if value.rank != 2:
                     help = "transpose(x, axes...) takes any number of axes"
-                    self.error("rank-mismatch", node.span, self.origin(node.base, value), help, what=f"the operand {ast_text(node.base)} of .T", found=value.rank, expected=2)
+                    self.rank_error(node.span, f"the operand {ast_text(node.base)} of .T", value.rank, 2, self.origin(node.base, value), help)
                 return self.transposed(value, (1, 0))
             case _:
                 known = ["start", "stop", "by"] if isinstance(base, Range) else ["T"] if isinstance(base, (Tile, Buffer)) else []
@@ -322,7 +322,7 @@ class Expressions(Joins):
                 return self.tile_subscript(base, node)
             case Tuple(items=items):
                 if len(node.items) != 1:
-                    self.error("rank-mismatch", node.span, what="the subscript of a tuple", found=len(node.items), expected=1)
+                    self.rank_error(node.span, "the subscript of a tuple", len(node.items), 1)
                 i = self.static_int(node.items[0], "the index of a tuple")
                 if not -len(items) <= i < len(items):
                     self.error("index-out-of-bounds", node.items[0].span, index=i, axis=0, what=ast_text(node.base), length=len(items))

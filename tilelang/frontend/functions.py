@@ -276,7 +276,7 @@ class Functions(Reductions):
             dtype = self.common_dtype((operand,), a.node, "broadcast")
             return self.fill(self.number(value, dtype, a["x"]), axes, dtype)
         if value.rank > len(axes):
-            self.error("rank-mismatch", a.node.span, self.origin(*operand), what="broadcast", found=value.rank, expected=f"at most {len(axes)}")
+            self.rank_error(a.node.span, "broadcast", value.rank, f"at most {len(axes)}", self.origin(*operand))
         offset = len(axes) - value.rank
         for i, (own, target) in enumerate(zip(value.axes, axes[offset:], strict=True)):
             if target.is_one and not own.is_one:
@@ -302,7 +302,7 @@ class Functions(Reductions):
         operands = ((a["x"], x), (a["indices"], picked))
         if x.rank != index.rank:
             notes = [n for o in operands for n in self.origin(*o)]
-            self.error("rank-mismatch", a.node.span, notes, what="the index tile of gather", found=index.rank, expected=x.rank)
+            self.rank_error(a.node.span, "the index tile of gather", index.rank, x.rank, notes)
         axis = self.axis_of(a["axis"], x.rank, "gather")
         met = [None if i == axis else self.meet_axes(p, q, i, operands, a.node, "gather", stretch=False) for i, (p, q) in enumerate(zip(x.axes, index.axes, strict=True))]
         x = self.narrow(x, tuple(m or own for m, own in zip(met, x.axes, strict=True)))

@@ -113,9 +113,9 @@ class Reductions(ArgumentReader):
         for operand, value in ((left[0], a), (right[0], b)):
             if value.rank < 2:
                 help = f"add an axis: {operand.span.text}[None, :]"
-                self.error("rank-mismatch", operand.span, notes, help, what=f"the operand {ast_text(operand)} of matmul", found=value.rank, expected="2 or more")
+                self.rank_error(operand.span, f"the operand {ast_text(operand)} of matmul", value.rank, "2 or more", notes, help)
         if a.rank != b.rank:
-            self.error("rank-mismatch", node.span, notes, what="the right operand of matmul", found=b.rank, expected=a.rank)
+            self.rank_error(node.span, "the right operand of matmul", b.rank, a.rank, notes)
         for operand, value in ((left[0], a), (right[0], b)):
             if is_f8(value.dtype) or value.dtype is bool_:
                 self.unsupported("matmul", value.dtype, node, f"cast it first: cast({operand.span.text}, f32)")
@@ -149,7 +149,7 @@ class Reductions(ArgumentReader):
         if not isinstance(value, Tile):
             self.wrong_type(acc[0], "the accumulator of matmul", value, "a tile")
         if value.rank != len(axes):
-            self.error("rank-mismatch", acc[0].span, self.origin(*acc), what="the accumulator of matmul", found=value.rank, expected=len(axes))
+            self.rank_error(acc[0].span, "the accumulator of matmul", value.rank, len(axes), self.origin(*acc))
         met = tuple(
             self.meet_axes(x, y, i, (acc,), node, "the accumulator and the product of matmul", stretch=False) for i, (x, y) in enumerate(zip(value.axes, axes, strict=True))
         )

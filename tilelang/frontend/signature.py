@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tilelang.diagnostics import Diagnostics, Span, nearest
+from tilelang.dtypes import DTYPES
 from tilelang.frontend import ast
 from tilelang.frontend.env import Env, Unsupported, evaluate
 from tilelang.frontend.values import POISON, Const, DType, DtypeParam, Index, Tuple, TypeForm, Val, dtype_text
@@ -158,19 +159,24 @@ class _Reader:
             made = self.param(p)
             if made is not None:
                 params.append(made)
+        broken = bool(self.diagnostics.errors)
         known = {str(d) for p in params for d in p.dims if isinstance(d, ix.Sym)} | statics
         results, several = self.results()
         if not self.is_helper:
-            self.check_bound(params, results, known, statics)
+            self.check_params(params, statics)
+        if not (self.is_helper or broken or self.diagnostics.errors):
+            self.check_bound(results, known)
         dims = tuple(d for d in self.dims if d not in statics)
         return Signature(self.fn.name, tuple(params), tuple(results), dims, self.dtype_params, self.is_helper, several)
 
-    def check_bound(self, params: list[Param], results: list[Result], known: set[str], statics: set[str]) -> None:
+    def check_params(self, params: list[Param], statics: set[str]) -> None:
         for p in params:
             for d in p.dims:
                 if not isinstance(d, ix.Sym) and not d.symbols() <= statics:
                     what = f"the dim {d} of {p.name!r} is computed; a dim of a parameter is a symbolic dim or a constant"
                     self.diagnostics.error("annotation", p.span, what=what)
+
+    def check_bound(self, results: list[Result], known: set[str]) -> None:
         for r in results:
             for d in r.dims:
                 for name in sorted(d.symbols() - known):
@@ -258,7 +264,7 @@ class _Reader:
             if isinstance(base, TypeForm) and base.name in ("Tensor", "InOut"):
                 return self.tensor(node, base.name)
         text = node.span.text
-        near = nearest(text.partition("[")[0], self.env.names()) if isinstance(node, (ast.Name, ast.Subscript)) else None
+        near = nearest(text.partition("[")[0], [*DTYPES, "Tensor", "InOut"]) if isinstance(node, (ast.Name, ast.Subscript)) else None
         hint = f"did you mean {near!r}?" if near and value is None else TENSOR_HELP
         self.error(span, f"{who} has the annotation '{text}', which is not a type of the language", hint)
         return None

@@ -89,6 +89,9 @@ class FunctionBuilder(Loops):
             except Failed:
                 for name in self.flow.statement(s).assigned:
                     self.scope[name] = POISON
+                gives_up = next((n for n in ast.walk(s) if isinstance(n, ast.Return)), None)
+                if gives_up is not None:
+                    return Returned(POISON, gives_up)
                 if self.statements > MAX_STATEMENTS:
                     raise
                 continue
@@ -319,7 +322,7 @@ class FunctionBuilder(Loops):
     def assertion(self, s: ast.Assert) -> None:
         value = self.eval(s.test)
         if isinstance(value, Tile) and value.rank:
-            self.error("tile-condition", s.test.span, self.origin(s.test, value), statement="assert", type=value.describe().removeprefix("a "),
+            self.error("tile-condition", s.test.span, self.origin(s.test, value), statement="assert", type=self.shape_text(value),
                        help="all(...) and any(...) give a scalar")  # fmt: skip
         truth = self.truth(value, s.test, "assert")
         text = s.test.span.text
@@ -431,7 +434,7 @@ class FunctionBuilder(Loops):
             help = f"cast it: cast({node.span.text}, {dtype_text(base.scalar)})"
             self.error("wrong-type", node.span, note, help, what=ast_text(node), found=value.describe(), expected=f"of dtype {dtype_text(base.scalar)}")
         if len(items) != len(value.axes):
-            self.error("rank-mismatch", node.span, note, what=ast_text(node), found=len(value.axes), expected=len(items))
+            self.rank_error(node.span, ast_text(node), len(value.axes), len(items), note)
         for item, axis in zip(items, value.axes):
             self.bind_dim(item, axis, node, function, scope, note)
         return value
