@@ -242,7 +242,7 @@ def _capture(body: func.Func, ctx: Lowering) -> list[Value]:
     inside = {r for op in body.walk() for r in op.results} | {a for op in body.walk() for reg in op.regions for a in reg.block.args}
     inner: dict[Value, Value] = {}
     passed: list[Value] = []
-    roles = list(body.roles)
+    roles: list[str] = list(body.roles)
     copies: list[Operation] = []
     for op in body.walk():
         for i, v in enumerate(op.operands):

@@ -62,8 +62,8 @@ def binary(e: FunctionEmitter, name: str, type: Type, a: str, b: str, hint: str 
 def narrow(e: FunctionEmitter, name: str, element: Scalar, lanes: int, a: str, b: str) -> str:
     """A binary op on narrow floats, through f32. Only atomics need it: other arithmetic was expanded before."""
     from tilelang.backends.cpu.emit_cast import float_to_float
-    from tilelang.ir.types import f32
     from tilelang.dialects.vec import vector_or_scalar
+    from tilelang.ir.types import f32
 
     wide = [float_to_float(e, x, element, f32, lanes) for x in (a, b)]
     return float_to_float(e, binary(e, name, vector_or_scalar(f32, lanes), *wide), f32, element, lanes)

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tilelang.dialects import arith, loop, vec
-from tilelang.ir.core import Block, Builder, Operation, Value, VerifyError
-from tilelang.ir.types import Dyn, PtrType, Scalar, Type, VectorType, bool_, element_of, index
+from tilelang.ir.core import Block, Operation, Value, VerifyError
+from tilelang.ir.types import Dyn, PtrType, Scalar, Type, VectorType, bool_, element_of
 
 if TYPE_CHECKING:
     from tilelang.diagnostics import Span

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from tests.native import check_lowering, flatten, lower, run_native
+from tilelang.ir.types import Scalar
 from tilelang.runtime.failure import KernelError
 from tilelang.runtime.interp import Interpreter
 from tilelang.runtime.numerics import dtype_of
-from tilelang.ir.types import Scalar
 from tilelang.target import get_target, host_target
 
 LAYOUTS = ("", ", strides [?, 1]", ", strides [?, ?]")
