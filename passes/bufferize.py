@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from tilelang.dialects import arith, func, loop, mem, tile
 from tilelang.dialects.contract import is_empty
-from tilelang.ir.core import Block, Builder, Module, Operation, Value, VerifyError
+from tilelang.ir.core import Block, Builder, Module, Operation, Region, Value, VerifyError
 from tilelang.ir.passes import Pass, PassContext, register
 from tilelang.ir.types import DYN, BufferType, Dim, Scalar, TileType, element_of, shape_of
 from tilelang.passes.buffering import control, views
@@ -40,6 +40,7 @@ class Bufferize(Pass):
 def bufferize(function: func.Func) -> None:
     """Rewrites one function in place."""
     _separate_fills(function)
+    _sink_producers(function)
     extents = Extents()
     carry_extents(function, extents)
     bufferizer = Bufferizer(function, extents)
@@ -88,7 +89,7 @@ class Bufferizer:
             control.if_(self, op)
         elif isinstance(op, arith.ELEMENTWISE):
             if is_tile(op.results[0]):
-                self.elementwise(op, Builder.at(op))
+                self.map(op, Builder.at(op))
         else:
             for region in op.regions:
                 self.block(region.block)
@@ -108,46 +109,32 @@ class Bufferizer:
             return build(arith.Constant.of(value.op.attrs["value"], element_of(value.type)))
         return None
 
-    def elementwise(self, op: Operation, build: Builder) -> None:
-        """A single elementwise op on tiles becomes a map of one op."""
-        out = op.results[0]
-        rank = len(shape_of(out.type))
-        ins: list[Value] = []
-        maps: list[tuple[int, ...]] = []
-        sources: list[Value] = []
-        for v in op.operands:
-            scalar = v if not is_tile(v) else self.scalar_in(v, build)
-            ins.append(scalar if scalar is not None else self.place.of[v])
-            maps.append((-1,) * rank if scalar is not None else tuple(range(rank)))
-            if scalar is None:
-                sources.append(v)
-        dst = self.place.choose(out, op, build, sources)
-        new = build.insert(mem.Map.of(ins, [dst], tuple(maps)))
-        body = Builder(new.body.block, span=op.span)
-        inner = type(op)(new.body.block.args, [element_of(out.type)], op.attrs)
-        body.insert(loop.Yield.of(body(inner)))
-        self.dead.append(op)
-
-    def map(self, op: tile.Map, build: Builder) -> None:
-        outs = list(op.results)
-        identity = tuple(range(len(shape_of(outs[0].type))))
-        ins: list[Value] = []
-        maps: list[tuple[int, ...]] = []
+    def parts(self, op: Operation, build: Builder) -> _Parts:
+        """The inputs of an elementwise op or a tile.map, as those of a mem.map."""
+        rank = len(shape_of(op.results[0].type))
+        identity = tuple(range(rank))
+        reads = zip(op.ins, op.maps) if isinstance(op, tile.Map) else ((v, identity) for v in op.operands)
+        found = _Parts([], [], [])
         by_map: dict[Value, set[tuple[int, ...]]] = {}
-        for v, m in zip(op.ins, op.maps):
+        for v, axes in reads:
             scalar = v if not is_tile(v) else self.scalar_in(v, build)
-            ins.append(scalar if scalar is not None else self.place.of[v])
-            maps.append((-1,) * len(identity) if scalar is not None else m)
+            found.ins.append(scalar if scalar is not None else self.place.of[v])
+            found.maps.append((-1,) * rank if scalar is not None else axes)
             if scalar is None:
-                by_map.setdefault(v, set()).add(m)
-        in_place = [v for v, found in by_map.items() if found == {identity}]
+                by_map.setdefault(v, set()).add(axes)
+        found.in_place += [v for v, axes in by_map.items() if axes == {identity}]
+        return found
+
+    def map(self, op: Operation, build: Builder) -> None:
+        if folds_into_reduce(op):
+            return  # see reduce
+        parts = self.parts(op, build)
         targets: list[Value] = []
-        for out in outs:
-            targets.append(self.place.choose(out, op, build, in_place, [self.place.storage[o] for o in outs[: len(targets)]]))
-        new = build.insert(mem.Map.of(ins, targets, tuple(maps)))
-        mapping = dict(zip(op.body.block.args, new.body.block.args))
-        for inner in op.body.block:
-            new.body.block.append(inner.clone(mapping))
+        for out in op.results:
+            taken = [self.place.storage[o] for o in op.results[: len(targets)]]
+            targets.append(self.place.choose(out, op, build, parts.in_place, taken))
+        new = build.insert(mem.Map.of(parts.ins, targets, tuple(parts.maps)))
+        _fill_region(op, new.body.block)
         self.dead.append(op)
 
     def broadcast(self, op: tile.Broadcast, build: Builder) -> None:
@@ -326,11 +313,11 @@ class Bufferizer:
                 end.body.block.append(inner.clone(mapping))
         self.dead.append(op)
 
-    def _reduced(self, op: Operation, build: Builder, make: Callable[[Value], Operation]) -> None:
-        """A reduction to a tile, or through memory of rank 0 to a scalar."""
+    def _reduced(self, op: Operation, build: Builder, make: Callable[[Value], Operation], reader: Operation | None = None) -> None:
+        """A reduction to a tile, or through memory of rank 0 to a scalar. reader: the op whose operands are read, if it is another."""
         out = op.results[0]
         if is_tile(out):
-            build.insert(make(self.place.choose(out, op, build)))
+            build.insert(make(self.place.choose(out, op, build, reader=reader)))
         else:
             assert isinstance(out.type, Scalar)
             storage = self.place.allocate(TileType((), out.type), [], op, out.hint)
@@ -339,7 +326,25 @@ class Bufferizer:
         self.dead.append(op)
 
     def reduce(self, op: tile.Reduce, build: Builder) -> None:
-        self._reduced(op, build, lambda dst: mem.Reduce.of(op.kind, self.place.of[op.x], dst, op.axes))
+        producer = op.x.op
+        if producer is None or not folds_into_reduce(producer):
+            self._reduced(op, build, lambda dst: mem.Reduce.of(op.kind, self.place.of[op.x], dst, op.axes))
+            return
+        # The first source spans the space of the reduction.
+        parts = self.parts(producer, build)
+        identity = tuple(range(len(shape_of(op.x.type))))
+        first = next(i for i, m in enumerate(parts.maps) if m == identity)
+        order = [first, *(i for i in range(len(parts.ins)) if i != first)]
+
+        def make(dst: Value) -> Operation:
+            attrs = {"kind": op.kind, "axes": op.axes, "maps": tuple(parts.maps[i] for i in order)}
+            block = Block([element_of(parts.ins[i].type) for i in order])
+            args = [block.args[order.index(i)] for i in range(len(order))]
+            _fill_region(producer, block, args)
+            return mem.Reduce([[parts.ins[i] for i in order], dst], (), attrs, [Region([block])])
+
+        self._reduced(op, build, make, producer)
+        self.dead.insert(-1, producer)
 
     def arg_reduce(self, op: tile.ArgReduce, build: Builder) -> None:
         self._reduced(op, build, lambda dst: mem.ArgReduce.of(op.kind, self.place.of[op.x], dst, op.axis))
@@ -353,6 +358,60 @@ class Bufferizer:
         dst = self.place.choose(op.out, op, build)
         build.insert(mem.TakeAlong.of(self.place.of[op.x], self.place.of[op.indices], dst, op.axis))
         self.dead.append(op)
+
+
+@dataclass
+class _Parts:
+    """Inputs of a map: buffers and scalars, how each is read, and the tiles that are read element by element only."""
+
+    ins: list[Value]
+    maps: list[tuple[int, ...]]
+    in_place: list[Value]
+
+
+def _fill_region(op: Operation, block: Block, args: list[Value] | None = None) -> None:
+    """What an elementwise op or a tile.map does to one element. args: the block's arguments in the order of the op's inputs."""
+    args = args or block.args
+    if isinstance(op, tile.Map):
+        mapping = dict(zip(op.body.block.args, args))
+        for inner in op.body.block:
+            block.append(inner.clone(mapping))
+    else:
+        body = Builder(block, span=op.span)
+        body.insert(loop.Yield.of(body(type(op)(args, [element_of(op.results[0].type)], op.attrs))))
+
+
+def folds_into_reduce(op: Operation) -> bool:
+    """Whether the only use of an elementwise result is the reduction right behind it (see _sink_producers), so that it needs no memory."""
+    return len(op.results) == 1 and len(op.results[0].uses) == 1 and isinstance(op.next, tile.Reduce) and op.next.x is op.results[0] and _spans(op)
+
+
+def _spans(op: Operation) -> bool:
+    """Whether an input in memory has the axes of the result."""
+    if isinstance(op, tile.Map):
+        rank = len(shape_of(op.results[0].type))
+        return any(m == tuple(range(rank)) and _in_memory(v) for v, m in zip(op.ins, op.maps))
+    return isinstance(op, arith.ELEMENTWISE) and any(map(_in_memory, op.operands))
+
+
+def _in_memory(value: Value) -> bool:
+    return is_tile(value) and not isinstance(value.op, (tile.Fill, arith.Constant))
+
+
+def _sink_producers(function: func.Func) -> None:
+    """Moves elementwise ops that only a reduction needs in front of it."""
+    for op in list(function.walk()):
+        producer = op.x.op if isinstance(op, tile.Reduce) else None
+        if producer is None or producer.parent is not op.parent or len(producer.results) != 1 or len(producer.results[0].uses) != 1:
+            continue
+        between, at = [], producer.next
+        while at is not None and at is not op:
+            between.append(at)
+            at = at.next
+        # Not past a store: what the producer reads might have to be copied then.
+        if _spans(producer) and not any(views.written(inner) for b in between for inner in b.walk()):
+            assert op.parent is not None
+            op.parent.insert_before(op, producer.detach())
 
 
 def _reads_number(user: Operation) -> bool:

@@ -126,10 +126,14 @@ class Placement:
                 return True
         return False
 
-    def choose(self, value: Value, op: Operation, build: Builder, in_place: Sequence[Value] = (), taken: Sequence[Storage] = ()) -> Value:
+    def choose(
+        self, value: Value, op: Operation, build: Builder, in_place: Sequence[Value] = (), taken: Sequence[Storage] = (),
+        reader: Operation | None = None,
+    ) -> Value:  # fmt: skip
         """Picks and records where `op` writes its result `value`: where it is stored, where a loop or an `if` wants it, the memory of an operand
-        that ends here, or new memory. taken: storages of other results of the op."""
-        direct = self._store_target(value, op, build, in_place)
+        that ends here, or new memory. taken: storages of other results of the op. reader: the op whose operands are read meanwhile, if another."""
+        reader = reader or op
+        direct = self._store_target(value, op, build, in_place, reader)
         if direct is not None:
             self.record(value, direct, self.external(direct))
             return direct
@@ -141,21 +145,21 @@ class Placement:
             if target is None:
                 assert isinstance(value.type, TileType)
                 target = self.view(slot.storage, value.type, self.extents.sizes(value), build)
-            if not self.reads_clash(op, target, in_place):
+            if not self.reads_clash(reader, target, in_place):
                 self.record(value, target, slot.storage)
                 return target
         for operand in in_place:
             if operand.type is not value.type or operand not in self.of:
                 continue
             storage, target = self.storage[operand], self.of[operand]
-            if storage not in taken and self.is_free(storage, op) and not self.reads_clash(op, target, in_place):
+            if storage not in taken and self.is_free(storage, op) and not self.reads_clash(reader, target, in_place):
                 self.record(value, target, storage)
                 return target
         target, storage = self.fresh(value, build, op)
         self.record(value, target, storage)
         return target
 
-    def _store_target(self, value: Value, op: Operation, build: Builder, in_place: Sequence[Value]) -> Value | None:
+    def _store_target(self, value: Value, op: Operation, build: Builder, in_place: Sequence[Value], reader: Operation) -> Value | None:
         """The view that the only use of `value`, a tile.store, writes: when nothing between looks at that memory. An accumulator may start where
         the sum of products is stored."""
         chain = accumulations(value)
@@ -176,7 +180,7 @@ class Placement:
         target = views.subview(
             build, store.buffer, store.offsets, self.extents.sizes(value), tile.shape_of(value.type), store.dropped, store.steps
         )
-        if self.reads_clash(op, target, in_place):
+        if self.reads_clash(reader, target, in_place):
             assert target.op is not None
             target.op.erase()
             return None
