@@ -253,8 +253,14 @@ class Expressions(Joins):
         if is_simple(node.then) and is_simple(node.orelse):
             a, b = self.operand_of(node.then), self.operand_of(node.orelse)
             return self.choose((node.test, Num(truth, bool_)), a, b, node)
-        branches = (lambda: [self.operand_of(node.then)[1]]), (lambda: [self.operand_of(node.orelse)[1]])
-        return self.branch(truth, branches, [node], ["value"], "if")[0]
+        known = set(self.symbols)
+        blocks, found = self.sides((lambda: self.operand_of(node.then)[1], lambda: self.operand_of(node.orelse)[1]))
+        for k, (own, other) in enumerate((found, found[::-1])):
+            if is_number(own) and isinstance(other, Tile):  # a number beside a tile is one in every element
+                with self.inside(blocks[k]):
+                    dtype = self.common_dtype(((node.then, own), (node.orelse, other)), node, "if")
+                    found[k] = self.fill(self.number(own, dtype, node), other.axes, dtype)
+        return self.joined(truth, blocks, [[found[0]], [found[1]]], [node], ["value"], "if", known)[0]
 
     def branch(
         self, condition: Value, make: tuple[Callable[[], list[Val]], Callable[[], list[Val]]], nodes: list[ast.Expr], names: list[str], what: str
@@ -386,7 +392,7 @@ class Expressions(Joins):
         if op == "+" and isinstance(node, ast.Binary) and node.op == "@" and isinstance(current, Tile):
             left, right = self.operand_of(node.left), self.operand_of(node.right)
             if isinstance(left[1], Tile) and isinstance(right[1], Tile) and left[1].rank == right[1].rank == current.rank >= 2:
-                from tilelang.frontend.values import product_type, promote
+                from tilelang.frontend.values import is_number, product_type, promote
 
                 joined = promote(left[1].dtype, right[1].dtype)
                 if joined is not None and product_type(joined) is current.dtype:
