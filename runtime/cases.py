@@ -203,7 +203,7 @@ def _respect_facts(sizes: dict[str, int], facts: Sequence[str]) -> dict[str, int
 
 
 def _above_blocks(func: Func, names: Sequence[str]) -> dict[str, int]:
-    """Sizes a little above the step of the loop over each dim: full blocks and a tail. Large ones are cut where all of them would take too long."""
+    """Sizes a little above the step of the loop over each dim: full blocks and a tail."""
     steps: dict[str, int] = {}
     for op in func.walk():
         n = len(op.operands) // 3
@@ -212,8 +212,12 @@ def _above_blocks(func: Func, names: Sequence[str]) -> dict[str, int]:
             name, value = _dim_name(upper), step.op.attrs.get("value") if step.op is not None else None
             if name is not None and isinstance(value, int):
                 steps[name] = max(steps.get(name, 1), value)
-    sizes = {n: steps.get(n, 30) + 3 + 2 * k for k, n in enumerate(names)}
-    while math.prod(sizes.values()) > 1 << 20 and max(sizes.values()) > 5:
+    return _cut({n: steps.get(n, 30) + 3 + 2 * k for k, n in enumerate(names)}, 1 << 18)
+
+
+def _cut(sizes: dict[str, int], most: int) -> dict[str, int]:
+    """The largest dims halved until their product, which the work may be in proportion to, is at most `most`."""
+    while math.prod(sizes.values()) > most and max(sizes.values()) > 5:
         largest = max(sizes, key=lambda n: sizes[n])
         sizes[largest] //= 2
     return sizes
@@ -243,7 +247,7 @@ def make_cases(
         trials = [(dict(s), True, False) for s in shapes]
     else:
         first = seed % len(_PRIMES)
-        ragged = {n: _PRIMES[(first + k) % len(_PRIMES)] for k, n in enumerate(names)}
+        ragged = _cut({n: _PRIMES[(first + k) % len(_PRIMES)] for k, n in enumerate(names)}, 1 << 14)
         trials = [(ragged, False, False)]
         if names:
             trials += [(_above_blocks(func, names), True, False), (dict.fromkeys(names, 1), False, False), (dict.fromkeys(names, 0), False, False)]
