@@ -31,6 +31,9 @@ from tilelang.frontend.values import (
     TypeForm,
     Unset,
     Val,
+    is_number,
+    product_type,
+    promote,
 )  # fmt: skip
 from tilelang.ir.core import Block, Operation, Region, Value
 from tilelang.ir.types import Scalar, bool_
@@ -392,8 +395,6 @@ class Expressions(Joins):
         if op == "+" and isinstance(node, ast.Binary) and node.op == "@" and isinstance(current, Tile):
             left, right = self.operand_of(node.left), self.operand_of(node.right)
             if isinstance(left[1], Tile) and isinstance(right[1], Tile) and left[1].rank == right[1].rank == current.rank >= 2:
-                from tilelang.frontend.values import is_number, product_type, promote
-
                 joined = promote(left[1].dtype, right[1].dtype)
                 if joined is not None and product_type(joined) is current.dtype:
                     return self.matmul(left, right, node, (target, current))
