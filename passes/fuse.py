@@ -97,17 +97,21 @@ class _Block:
         if size > self.max_ops:
             return False
         inside = set(members)
-        # A member read in another way than element by element would have to be complete first.
-        if any(v.op in inside and m != _identity(op) for v, m in (self.source(*read) for read in _reads(op))):
+        # What holds inside a cluster is known: that no member is read in another way than element by element (it would have to be complete
+        # first), and that nothing the cluster reads depends on it.
+        new = [op] if len(clusters) == 1 else members
+        identity = _identity(op)
+        if any(v.op in inside and axes != identity for m in new for v, axes in (self.source(*read) for read in _reads(m))):
             return False
-        low = max(self.need(m, inside) for m in members)
-        dependents = self.dependents(clusters)
-        if any(self.cluster.get(v.op) in dependents for m in members for v in self.needs(m) if v.op is not None):
+        low = max(self.need(op, inside), *(c.low for c in clusters))
+        sources = {self.cluster[v.op] for m in new for v in self.needs(m) if v.op in self.cluster}.difference(clusters)
+        raised = [c for c in clusters if c.low < low]
+        dependents = self.dependents(clusters) if sources or raised else set[_Cluster]()
+        if not sources.isdisjoint(dependents):
             return False
-        for c in (*clusters, *dependents):
-            bound = low if c in clusters else max(low, c.low)
-            if any(self.order[user] <= bound for user in self.users(c) if user not in self.cluster and user is not op):
-                return False
+        raised += [c for c in dependents if c.low < low]
+        if any(self.order[user] <= low for c in raised for user in self.users(c) if user not in self.cluster and user is not op):
+            return False
         merged = _Cluster(members, low, size)
         for m in members:
             self.cluster[m] = merged
