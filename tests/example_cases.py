@@ -103,6 +103,12 @@ def _transpose(rng: np.random.Generator) -> Iterator[Case]:
         yield Case(np.dtype(dtype).name, (rng.integers(0, 100, (45, 67)).astype(dtype),), dtype="i32")
 
 
+def _mlp(rng: np.random.Generator, m: int, k: int, h: int, dtype: str) -> tuple[Any, ...]:
+    """Weights of the size that layers have, so that the hidden values stay near 1."""
+    w1, w2 = (normal(rng, shape, dtype) / np.float32(max(shape[0], 1) ** 0.5) for shape in ((k, h), (h, 31)))
+    return normal(rng, (m, k), dtype), w1, normal(rng, (h,), dtype), w2, normal(rng, (31,), dtype)
+
+
 HALVES = ["f32", "f16", "bf16"]
 CASES: dict[str, Callable[[np.random.Generator], Iterator[Case]]] = {
     "matmul": _floats(_matmul, ["f32", "f64", "f16", "bf16"], MNK, lambda s: s[2]),
@@ -124,8 +130,7 @@ CASES: dict[str, Callable[[np.random.Generator], Iterator[Case]]] = {
     "histogram": _histogram,
     "splitk_matmul": _floats(_matmul, ["f32"], [RAGGED, ONE, *EMPTY, (33, 45, 3000)], lambda s: s[2]),
     "mlp": _floats(
-        lambda r, m, k, h, t: (normal(r, (m, k), t), normal(r, (k, h), t), normal(r, (h,), t), normal(r, (h, 31), t), normal(r, (31,), t)),
-        ["f32"], [RAGGED, ONE, *EMPTY, (200, 128, 256)], lambda s: s[1] + s[2] + 8,
+        _mlp, ["f32"], [RAGGED, ONE, *EMPTY, (200, 128, 256)], lambda s: s[1] + s[2] + 8,
     ),
 }  # fmt: skip
 
