@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tilelang.commands.options import IrCommand, Watch, ir_options, pairs, set_option, suggest, usage, warn, write_output
 from tilelang.commands.opt import read_ir
+from tilelang.commands.options import IrCommand, Watch, ir_options, pairs, set_option, suggest, usage, warn, write_output
 from tilelang.commands.programs import SourceFile, build, choices_of, is_public, names_to_set, read_program, read_text, require_constants, shown
 from tilelang.diagnostics import Diagnostics, TileError
 

@@ -192,12 +192,11 @@ class _Counter:
         self.values.update(zip(op.results, self.call(op.callee, [self.values.get(v) for v in op.operands])))
 
     def bounds(self, lower: Value, upper: Value, step: Value) -> list[tuple[int | None, float]]:
-        numbers = [self.values.get(v) for v in (lower, upper, step)]
-        if any(n is None for n in numbers):
+        low, high, by = (self.values.get(v) for v in (lower, upper, step))
+        if low is None or high is None or by is None:
             self.exact = False
             return [(None, 1.0)]
-        low, high, by = (int(n) for n in numbers)
-        return list(_points(range(low, high, max(by, 1))))
+        return [*_points(range(int(low), int(high), max(int(by), 1)))]
 
     def op_loop_for(self, op: Any) -> None:
         points = self.bounds(op.lower, op.upper, op.step)

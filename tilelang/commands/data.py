@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ _SIZES = {
     4: (19, 23, 29, 17, 31, 13, 37, 11, 41, 43),
 }
 _WINDOWS = (3, 5, 2, 4)  # dims that make a result smaller, such as those of a filter
+_LARGEST = 1 << 46  # bytes; NumPy has no better words for what is larger
 _MADE = re.compile(r"(rand|zeros|ones)(?::(?P<dtype>[a-z]\w*)?(?P<shape>\[[^\]]*\])?)?(?::(?P<low>[^:]+):(?P<high>[^:]+))?")
 _HELP = "rand:f32[128,256], rand:i32[64]:0:100, zeros:f32[64], ones:f32[64], FILE.npy or a number"
 
@@ -197,9 +199,13 @@ def _tensor(p: Param, how: Given, dtype: Scalar, sizes: Mapping[str, int], rng: 
     dtype = how.dtype or dtype
     shape = how.shape if how.shape is not None else tuple(d.evaluate(sizes) for d in p.dims)
     kind = np_dtype(dtype.name)
+    if math.prod(shape) * kind.itemsize > _LARGEST:
+        raise MemoryError(f"'{p.name}' of shape {list(shape)} takes {math.prod(shape) * kind.itemsize:.2g} bytes")
     if how.kind in ("zeros", "ones"):
         return np.full(shape, how.kind == "ones", kind)
     if how.kind == "number":
+        if not dtype.is_float and (type(how.value) is float or (dtype.kind != "bool" and not np.iinfo(kind).min <= how.value <= np.iinfo(kind).max)):
+            usage(f"--arg {p.name}={how.value}: this is no {dtype}")
         with np.errstate(all="ignore"):
             return np.full(shape, how.value).astype(kind)
     if dtype.kind == "bool":

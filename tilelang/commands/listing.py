@@ -22,11 +22,11 @@ Examples:
 
 
 @click.command("list", epilog=EPILOG)
-@click.argument("what", type=click.Choice(KINDS))
+@click.argument("what", type=click.Choice(KINDS), metavar="KIND")
 @click.argument("name", required=False)
 @click.option("--json", "as_json", is_flag=True, help="As JSON, for other programs.")
 def listing(what: str, name: str | None, as_json: bool) -> None:
-    """Lists passes, dialects, ops, targets or examples, or only the one called NAME (ops: those of a dialect too)."""
+    """Lists a KIND: passes, dialects, ops, targets or examples; or only the one called NAME (ops: those of a dialect too)."""
     rows = _LISTS[what]()
     if name is not None:
         rows = [r for r in rows if r["name"] == name or (what == "ops" and r["name"].partition(".")[0] == name)] or _unknown(what, name, rows)

@@ -206,9 +206,8 @@ def write_output(path: str | None, content: str | bytes) -> None:
         if isinstance(content, str):
             click.echo(content, nl=False)
         else:
-            stream = click.get_binary_stream("stdout")
-            stream.write(content)
-            stream.flush()
+            sys.stdout.buffer.write(content)
+            sys.stdout.buffer.flush()
         return
     try:
         with open(path, "wb") as file:

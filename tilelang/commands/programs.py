@@ -33,7 +33,7 @@ def read_text(path: str) -> str:
     """The text of a file, or of stdin."""
     try:
         if path == "-":
-            return click.get_text_stream("stdin", encoding="utf-8").read()
+            return sys.stdin.buffer.read().decode("utf-8")
         return Path(path).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise click.FileError(path, f"is not UTF-8 text (byte {error.start})") from None

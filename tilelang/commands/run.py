@@ -179,15 +179,16 @@ class Job:
 
         name, outs = self.kernel.__name__, self.call.results
 
-        def typed() -> list[Any]:
-            return v.interpret(self.module, name, self.inputs, outs, exact=False)
+        def interpreted(exact: bool) -> list[Any]:
+            return v.interpret(self.module, name, self.inputs, outs, exact and not v.has_float_bits(self.module))
 
         if reference is not None:
             want = v.reference_results(reference, self.inputs, self.inouts, dict(self.call.spec.constants), len(outs))
         else:
-            want = v.interpret(self.module, name, self.inputs, outs, exact=not v.has_float_bits(self.module))
+            want = interpreted(True)
         allowed = [v.allowance(self.module, g, self.terms) for g in self.got]
-        return v.compare(self.names, self.got, [v.as_wide(w) for w in want], allowed, typed)
+        both = lambda: (interpreted(False), want if reference is None else interpreted(True))  # noqa: E731
+        return v.compare(self.names, self.got, [v.as_wide(w) for w in want], allowed, both)
 
 
 def prepare(kernel: Kernel, choices: tuple[str, ...], args: tuple[str, ...], dims: tuple[str, ...], seed: int) -> Job:

@@ -111,24 +111,23 @@ def _place(values: Any) -> tuple[int, ...]:
     return tuple(int(i) for i in np.unravel_index(int(np.argmax(values)), values.shape))
 
 
-def compare(names: Sequence[str], got: Sequence[Any], want: Sequence[Any], allowed: Sequence[float], typed: Callable[[], Sequence[Any]]) -> list[Outcome]:
-    """typed: the same results, computed by the interpreter in the program's own types. It is run where an error is larger than allowed: what the
-    program loses by its own rounding, cancellation or overflow is no error of the compiler."""
-    own: Sequence[Any] | None = None
+def compare(
+    names: Sequence[str], got: Sequence[Any], want: Sequence[Any], allowed: Sequence[float], interpreters: Callable[[], tuple[Sequence[Any], Sequence[Any]]]
+) -> list[Outcome]:
+    """interpreters: the same results by the interpreter, in the program's own types and in float64. They are asked where an error is larger than
+    allowed: what a program loses by its own rounding or cancellation is no error of the compiler, nor is an integer that a rounding decides."""
+    own: tuple[Sequence[Any], Sequence[Any]] | None = None
     outcomes: list[Outcome] = []
     for i, (name, g, w, limit) in enumerate(zip(names, got, want, allowed)):
         error, where = difference(g, w)
         if error > limit and g.shape == w.shape:
-            own = typed() if own is None else own
-            if g.dtype.kind in "iub":
-                again, place = difference(g, own[i])  # a rounding may decide an integer: then the program's own types say which
-                error, where = (again, place) if again < error else (error, where)
-            else:
-                lost, _ = difference(own[i], w)
-                limit = max(limit, 8 * lost) if math.isfinite(lost) else limit
-                if not math.isfinite(error) or not math.isfinite(lost):
-                    again, place = difference(g, own[i].astype(np.float64))
-                    error, where = (again, place) if again < error else (error, where)
+            own = interpreters() if own is None else own
+            typed, exact = own[0][i], own[1][i]
+            decided = typed != exact if g.dtype.kind in "iub" else np.isfinite(as_wide(typed)) != np.isfinite(exact)
+            error, where = difference(g, np.where(decided, as_wide(typed), w))
+            if g.dtype.kind not in "iub":
+                lost, _ = difference(typed, np.where(decided, as_wide(typed), exact))
+                limit = max(limit, 8 * lost)
         outcomes.append(Outcome(name, error, limit, where))
     return outcomes
 
