@@ -26,9 +26,16 @@ def groups(op: Operation, args: tuple[Any, ...]) -> list[tuple[Any, ...]]:
 
 
 def extents(type: Type, sizes: Iterable[Any]) -> tuple[int, ...]:
-    """The shape of a type whose run-time extents are `sizes`, in order."""
+    """The shape of a type whose run-time extents are `sizes`, in order. ValueError when one is negative or above the bound that the type gives it,
+    for which compiled code has no room."""
     rest = iter(sizes)
-    return tuple(d if isinstance(d, int) else int(next(rest)) for d in shape_of(type))
+    out: list[int] = []
+    for d in shape_of(type):
+        n = d if isinstance(d, int) else int(next(rest))
+        if not isinstance(d, int) and not 0 <= n <= (n if d.bound is None else d.bound):
+            raise ValueError(f"an extent of {n} where {type} has {d}")
+        out.append(n)
+    return tuple(out)
 
 
 def as_value(x: Any, type: Type) -> Any:

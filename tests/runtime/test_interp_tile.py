@@ -404,3 +404,13 @@ def test_an_op_that_cannot_be_evaluated_is_a_compiler_bug() -> None:
 }""")
     with pytest.raises(CompilerBug, match=r"'tile.reshape' cannot be interpreted"):
         Interpreter(module).run("f", [np.zeros(4, np.float32)])
+
+
+def test_an_extent_above_the_bound_of_its_type_is_a_compiler_bug() -> None:
+    body = """
+    %c0 = arith.constant 0 : index
+    %t = tile.load %x offsets(%c0) sizes(%n) : tile<f32[?4]>"""
+    run("%x: buffer<f32[8], global> in, %n: index scalar", body, np.zeros(8, np.float32), 4)
+    for n in (5, -1):
+        with pytest.raises(CompilerBug, match=r"an extent of"):
+            run("%x: buffer<f32[8], global> in, %n: index scalar", body, np.zeros(8, np.float32), n)
