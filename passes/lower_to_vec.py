@@ -329,12 +329,12 @@ _table: dict[type[Operation], Handler] = {}
 def _handlers() -> dict[type[Operation], Handler]:
     """op class -> function(op, lowering)."""
     if not _table:
-        from tilelang.passes.vec_lowering import elementwise, indexed, padded, reduce, scan
+        from tilelang.passes.vec_lowering import elementwise, indexed, padded, reduce, scan, transpose
 
         _table.update({
             loop.For: _for, loop.If: _if, loop.While: _while, loop.Parallel: _parallel, mem.Alloc: _alloc, mem.Dim: _dim, mem.Subview: _subview,
             mem.Permute: _permute, mem.ReshapeView: _reshape, mem.Wait: _wait, mem.Matmul: _matmul, mem.Map: elementwise.map_,
-            mem.Copy: elementwise.copy, mem.CopyAsync: elementwise.copy, mem.Fill: elementwise.fill, mem.Iota: elementwise.iota,
+            mem.Copy: transpose.copy, mem.CopyAsync: transpose.copy, mem.Fill: elementwise.fill, mem.Iota: elementwise.iota,
             mem.Load: elementwise.load, mem.Store: elementwise.store, mem.CopyPadded: padded.copy_padded, mem.Reduce: reduce.reduce,
             mem.ArgReduce: reduce.arg_reduce, mem.Scan: scan.scan, mem.Gather: indexed.gather, mem.Scatter: indexed.scatter,
             mem.AtomicRmw: indexed.atomic_rmw, mem.TakeAlong: indexed.take_along,

@@ -1,4 +1,4 @@
-"""mem.map, copy, fill and iota: one value an element, no element of the result depends on another."""
+"""mem.map, fill and iota (copies go through it too): one value an element, no element of the result depends on another."""
 
 from __future__ import annotations
 
@@ -61,11 +61,6 @@ def map_(op: mem.Map, ctx: Lowering) -> None:
     ins = [ctx.value(v) if isinstance(v.type, Scalar) else (ctx.view(v), m) for v, m in zip(op.ins, op.maps)]
     outs = [ctx.view(v) for v in op.outs]
     elementwise(ctx, op, outs[0].dims, ins, outs, lambda args, lanes: evaluate_region(ctx.b, op.body, args, lanes, ctx.value))
-
-
-def copy(op: mem.Copy | mem.CopyAsync, ctx: Lowering) -> None:
-    dst, src = ctx.view(op.dst), ctx.view(op.src)
-    elementwise(ctx, op, dst.dims, [(src, range(dst.rank))], [dst], lambda args, lanes: args)
 
 
 def fill(op: mem.Fill, ctx: Lowering) -> None:
