@@ -162,7 +162,7 @@ class _Checker:
                     why = f"a block writes {count} elements, the next one starts {abs(distance) * width} further"
             if why:
                 notes = [Note("the blocks are those of this grid", grid.span)]
-                self.ctx.diagnostics.error("block-race", op.span, notes, name=_name(buffer).strip("'"), why=why)
+                self.ctx.diagnostics.error("block-race", op.span, notes, who="blocks of the grid", name=_name(buffer).strip("'"), why=why)
 
     # -- the rest
 

@@ -164,7 +164,7 @@ CATALOGUE: dict[str, Entry] = {
         "The grid is the outermost loop of a kernel.",
     ),
     "block-race": Entry(
-        "blocks of the grid write the same elements of {name!r}: {why}",
+        "{who} write the same elements of {name!r}: {why}",
         "index {name!r} by all ranges of the grid, or use atomic_add",
         "Two grid blocks that write one element without an atomic.",
     ),

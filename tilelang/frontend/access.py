@@ -252,14 +252,15 @@ class Access(Arithmetic):
         """Stores a value: cast to the element type, repeated along missing axes, cut to the valid elements of the place."""
         buffer = place.buffer
         self.check_writable(place)
-        self.check_race(place)
         with self.at(place.node.span):
             if place.is_element:
                 element = self.store_number(value, buffer, node)
+                self.check_race(place)
                 offsets = [self.value(e.offset) for e in place.entries]
                 self.insert(mem.Store.of(element, buffer.ssa, offsets))
                 return
             fitted = self.fitted(place, value, node)
+            self.check_race(place)
             if place.indexed:
                 indices, offsets = self.index_operands(place)
                 self.insert(tile.Scatter.of(fitted.ssa, buffer.ssa, indices, offsets, place.indexed, place.dropped, place.steps))
@@ -281,7 +282,7 @@ class Access(Arithmetic):
             return
         if (own.is_float and not dtype.is_float) or dtype is bool_:
             help = f"compare it: {node.span.text} != 0" if dtype is bool_ else f"cast it: cast({node.span.text}, {dtype_text(dtype)})"
-            self.wrong_type(node, f"the value stored to '{name}'", value, f"of dtype {dtype_text(dtype)}", help)
+            self.wrong_type(node, f"the value stored to '{name}'", value, f"dtype {dtype_text(dtype)}", help)
 
     def fitted(self, place: Place, value: Val, node: ast.Expr) -> Tile:
         """A value with the axes (in the op's order) and dtype of a place."""

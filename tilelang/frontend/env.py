@@ -9,7 +9,7 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
-from tilelang.diagnostics import Diagnostics, Note, Source, nearest
+from tilelang.diagnostics import Diagnostics, Note, Source, TileError, nearest
 from tilelang.dtypes import DTYPES, Dim, InOut, Tensor, dims, dtype, dtypes, scalar_name, tune
 from tilelang.dtypes import DtypeParam as DtypeChoice
 from tilelang.frontend import ast
@@ -204,7 +204,12 @@ class PythonEnv(Env):
         if name not in self.values:
             if name not in self.python:
                 return language_name(name)
-            self.values[name] = python_value(self.python[name], name)
+            try:
+                self.values[name] = python_value(self.python[name], name)
+            except (Unsupported, TileError):
+                raise
+            except Exception as e:  # an object that does not let itself be looked at
+                raise Unsupported(f"'{name}' raised {type(e).__name__} when it was looked at") from e
         return self.values[name]
 
     def names(self) -> Iterable[str]:
@@ -226,7 +231,7 @@ def python_value(x: Any, name: str) -> Val:
     scalar = scalar_name(x)
     if scalar is not None:
         return DType(Scalar(scalar))
-    if x in (Tensor, InOut) or x in (tune, dims, dtypes):
+    if any(x is form for form in (Tensor, InOut, tune, dims, dtypes)):
         return TypeForm(x.__name__)
     if isinstance(x, ModuleType):
         return Namespace(x, x.__name__ in ("tilelang", "tilelang.api", "tilelang.dtypes"))

@@ -23,6 +23,8 @@ from tilelang.ir.types import bool_
 
 Build: TypeAlias = "Callable[[list[Slot], list[Value]], tuple[Operation, list[Val]]]"
 
+_WHO = {"grid": "blocks of the grid", "parallel": "iterations of the parallel loop"}
+
 
 @dataclass(slots=True)
 class BlockAxis:
@@ -428,9 +430,9 @@ class Loops(Expressions):
             if value is None or isinstance(value, (Unset, Buffer)) or value is POISON:
                 continue
             if name in reads or name in live:
-                why = "it is a variable from outside the loop, and each block would change it"
+                why = "it is a variable from outside the loop"
                 help = "write to a tensor made by empty(...), or use atomic_add on one" if kind == "grid" else "use a serial loop: range(...)"
-                self.error("block-race", self.set_at(name, node).span, help=help, name=name, why=why)
+                self.error("block-race", self.set_at(name, node).span, help=help, who=_WHO[kind], name=name, why=why)
 
     def check_race(self, place: Place) -> None:
         """Two blocks of a loop around must not write the same elements, as far as that can be seen from the indices."""
@@ -449,7 +451,7 @@ class Loops(Expressions):
                 if why is not None:
                     help = f"index {place.buffer.name!r} by all indices of the {block.kind} loop" + (", or use atomic_add" if block.kind == "grid" else "")
                     notes = [Note(f"'{axis.name}' is made here", axis.node.span), self.made(place.buffer)]
-                    self.error("block-race", place.node.span, notes, help, name=place.buffer.name, why=why)
+                    self.error("block-race", place.node.span, notes, help, who=_WHO[block.kind], name=place.buffer.name, why=why)
 
     def overlap(self, place: Place, axis: BlockAxis, used: frozenset[str]) -> str | None:
         """Why two blocks that differ along an axis write the same elements; None when that is not certain."""

@@ -159,6 +159,9 @@ class _Reader:
             made = self.param(p)
             if made is not None:
                 params.append(made)
+        for p in params:
+            if p.name in self.dims and p.name not in statics:
+                self.diagnostics.error("redefinition", p.span, name=p.name, previous="a dim")
         broken = bool(self.diagnostics.errors)
         known = {str(d) for p in params for d in p.dims if isinstance(d, ix.Sym)} | statics
         results, several = self.results()

@@ -192,7 +192,7 @@ class FunctionBuilder(Loops):
             self.check_conversion(value, wanted.scalar, s.value, s.target.span.text)
             return Num(self.number(value, wanted.scalar, s.value), wanted.scalar)
         if not isinstance(value, Tile) or value.dtype is not wanted.scalar:
-            expected = f"of dtype {dtype_text(wanted.scalar)}"
+            expected = f"dtype {dtype_text(wanted.scalar)}"
             self.wrong_type(s.value, ast_text(s.value), value, expected, f"cast it: cast({s.value.span.text}, {dtype_text(wanted.scalar)})")
         return value
 
@@ -428,11 +428,11 @@ class FunctionBuilder(Loops):
         if isinstance(base, DtypeParam):
             known = scope.get(base.name)
             if isinstance(known, DType) and known.scalar is not value.dtype:
-                self.error("wrong-type", node.span, note, what=ast_text(node), found=value.describe(), expected=f"of dtype {dtype_text(known.scalar)}, as another {base.name}")
+                self.error("wrong-type", node.span, note, what=ast_text(node), found=value.describe(), expected=f"dtype {dtype_text(known.scalar)}, as another {base.name}")
             scope[base.name] = DType(value.dtype)
         elif isinstance(base, DType) and base.scalar is not value.dtype:
             help = f"cast it: cast({node.span.text}, {dtype_text(base.scalar)})"
-            self.error("wrong-type", node.span, note, help, what=ast_text(node), found=value.describe(), expected=f"of dtype {dtype_text(base.scalar)}")
+            self.error("wrong-type", node.span, note, help, what=ast_text(node), found=value.describe(), expected=f"dtype {dtype_text(base.scalar)}")
         if len(items) != len(value.axes):
             self.rank_error(node.span, ast_text(node), len(value.axes), len(items), note)
         for item, axis in zip(items, value.axes):
