@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 import tilelang
+from tests.example_cases import CASES
 from tilelang.diagnostics import TileError
 
 DEFECTS = Path(__file__).parent / "defects"
@@ -63,3 +65,10 @@ def test_nothing_is_found_in_a_clean_program(name: str) -> None:
     interpreted = kernel(*again, mode="interpret")
     np.testing.assert_array_equal(checked, interpreted)
     np.testing.assert_array_equal(args[1], again[1])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_nothing_is_found_in_the_examples(name: str) -> None:
+    kernel = getattr(tilelang.load(Path(__file__).parents[2] / "examples" / f"{name}.tile"), name)
+    case = next(iter(CASES[name](np.random.default_rng(zlib.crc32(name.encode())))))
+    kernel(*case.args, **case.kwargs, mode="check")
