@@ -11,6 +11,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from tilelang import api
+from tilelang import dtypes as _annotations  # before its function `dtypes` takes the name
 from tilelang.api import *  # noqa: F403
 from tilelang.diagnostics import CompilerBug, TileError
 from tilelang.dtypes import *  # noqa: F403
@@ -28,3 +30,5 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = ["CompilerBug", "Kernel", "TileError", "load", "load_text", "mode", "tile"]
+__all__ += api.__all__
+__all__ += _annotations.__all__
