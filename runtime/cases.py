@@ -277,7 +277,8 @@ def _given(module: Module, func: Func, args: Sequence[Any]) -> Case:
                 if isinstance(d, Dyn):
                     sizes.setdefault(d.name or f"{name}.{i}", n)
             # A copy in row-major order, which every declared stride allows but static unusual ones.
-            items.append((name, Data(np.ascontiguousarray(array).ravel() if array.size else poison((1,), kind.element), array.shape, _row_major(array.shape), kind.element)))
+            memory = np.ascontiguousarray(array).ravel() if array.size else poison((1,), kind.element)
+            items.append((name, Data(memory, array.shape, _row_major(array.shape), kind.element)))
     maker = _Maker(module, func, sizes, np.random.default_rng(0), False, False)
     return Case("the given arguments", items, [maker.data(kind, name, "out") for kind, name in outs], max([1, *maker.extents()]))
 
