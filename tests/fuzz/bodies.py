@@ -34,7 +34,7 @@ def whole_function(w: Writer) -> None:
         for _ in range(w.below(3)):
             other = w.pick(OUTPUTS)
             assign(w, axes, other)
-        value = w.expr(axes, dtype, 3)
+        value = w.expr(axes, dtype, 3) + w.unused(axes, dtype)
         name = w.fresh("r")
         w.line(f"{name} = {value}")
         results.append(f"{dtype}[{w.items(axes)}]")
@@ -111,10 +111,11 @@ def grid(w: Writer, results: list[str], returned: list[str], number: int) -> Non
     outs = outputs(w, axes, tuple(made), results, returned, names)
     by = blocks[0] if len(blocks) == 1 else f"({', '.join(blocks)})"
     by = "" if all(b == "None" for b in blocks) else f", by={by}"
+    w.grid = len(axes)
     w.line(f"for {', '.join(names)} in grid({', '.join(a.name for a in axes)}{by}):")
     w.indent += 1
     w.loops += 1
-    statements(w, tuple(made)[-2:], w.pick((1, 2, 0, 3, 4)))
+    statements(w, tuple(made)[-2:] if w.often(8) else tuple(made)[:3], w.pick((1, 2, 0, 3, 4)))
     for name, dtype, out_axes, subscript in outs:
         store(w, name, dtype, out_axes, subscript)
     w.loops -= 1
@@ -171,8 +172,8 @@ def store(w: Writer, name: str, dtype: str, axes: Axes, subscript: str) -> None:
         w.line(f"{place} = {w.scalar(dtype, 1)}")
         return
     wide = {"f16": "f32", "bf16": "f64", "f32": "f64", "i8": "i32", "u8": "i16", "i16": "i64", "i32": "i64"}
-    value = w.expr(axes, wide[dtype] if kind == 5 and dtype in wide else dtype, 3)
-    w.line(f"{place} = {value}")
+    source = wide[dtype] if kind == 5 and dtype in wide and bd.is_float(dtype) == bd.is_float(wide[dtype]) else dtype
+    w.line(f"{place} = {w.expr(axes, source, 3)}{w.unused(axes, source)}")
 
 
 # -- statements of a block
@@ -182,7 +183,7 @@ def statements(w: Writer, axes: Axes, count: int, depth: int = 2) -> None:
     for _ in range(count):
         options = [declare, declare, update]
         if depth > 0:
-            options += [serial_loop, contraction, branch, while_loop, unrolled, buffers, element_loop, counted]
+            options += [serial_loop, contraction, branch, while_loop, unrolled, buffers, element_loop, counted, block_buffer, scattered, checked]
         w.pick(options)(w, axes, depth - 1)
 
 
@@ -271,7 +272,7 @@ def serial_loop(w: Writer, axes: Axes, depth: int) -> None:
     v = start(w, axes, depth)
     name = w.fresh("k")
     dim = w.dim()
-    kind = w.below(5)
+    kind = w.below(6)
     extra: Axis | None = None
     if kind <= 1:
         text, n = block_size(w)
@@ -281,10 +282,15 @@ def serial_loop(w: Writer, axes: Axes, depth: int) -> None:
         loop = f"range({w.pick(('2', '3', '0', dim, f'1, {dim}', f'0, {dim}, 2'))})"
     elif kind == 3:
         loop = f"range({w.number('i32')})"
-    else:
+    elif kind == 4:
         loop = f"static_range({w.pick((2, 3))})"
+    else:
+        text, n = block_size(w)
+        low = w.pick(("1", w.number("i32")))
+        loop = f"{w.pick(('range', 'pipelined'))}({low}, min({dim}, {w.pick(('9', '4'))}), by={text})"
+        extra = Axis("range", name, n, dim) if low == "1" else None
     with Block(w, f"for {name} in {loop}:"):
-        if extra is None and kind != 4:
+        if extra is None and kind not in (4, 5):
             w.scalars.append(Var(name, "index", (), fixed=True))
         if w.often(2) and kind != 4:
             with Block(w, f"if {w.condition()}:", loop=False):
@@ -368,6 +374,45 @@ def counted(w: Writer, axes: Axes, depth: int) -> None:
     one = some_axes(w, axes)[:1]
     value = w.pick(("1", "2", w.expr(one, dtype, 1)))
     w.line(f"atomic_{w.pick(('add', 'max', 'min'))}({counts}[{w.expr(one, 'i32', 1)} % {n}], {value})")
+
+
+def block_buffer(w: Writer, axes: Axes, depth: int) -> None:
+    """A buffer for the block's part of a tensor, copied at the edge too."""
+    dtype = w.pick(("f32", "i32", "f16"))
+    v = Var(w.fresh("s"), dtype, some_axes(w, axes))
+    colons = ", ".join(":" for _ in v.axes)
+    if w.often(5) and all(a.kind != "dim" for a in v.axes):
+        w.line(f"{v.name} = shared({dtype}, {', '.join(str(a.n) if a.kind == 'range' else a.item for a in v.axes)})")
+        w.line(f"copy({w.load(v.axes, dtype)}, {v.name}[{colons}])")
+        full = tuple(Axis("len", "", a.n) for a in v.axes)
+        w.vars.append(Var(v.name, dtype, full, buffer=True))
+        return
+    w.line(f"{v.name} = {w.pick(('shared', 'local'))}({w.expr(v.axes, dtype, 2)})")
+    v.buffer = True
+    w.vars.append(v)
+
+
+def scattered(w: Writer, axes: Axes, depth: int) -> None:
+    """Stores at indices that occur once each in the whole grid, if the range is the grid's."""
+    a = axes[0]
+    if a.kind != "range" or w.loops != 1 or w.grid != 1:
+        declare(w, axes, depth)
+        return
+    dtype = w.pick(("f32", "i32", "f16", "u8"))
+    name, index = w.fresh("io"), w.fresh("p")
+    w.args += [Tensor(name, dtype, (a.dim,)), Tensor(index, "i32", (a.dim,), once=True)]
+    w.params += [f"{name}: InOut[{dtype}, {a.dim}]", f"{index}: i32[{a.dim}]"]
+    w.line(f"{name}[{index}[{a.name}]] = {w.expr(axes[:1], dtype, 2)}")
+
+
+def checked(w: Writer, axes: Axes, depth: int) -> None:
+    if w.often(3):
+        w.line(f'assert {w.condition()}, "not so"')
+        return
+    x, y = w.fresh("t"), w.fresh("t")
+    dtypes = w.pick(("f32", "i32")), w.pick(("f32", "i64"))
+    w.line(f"{x}, {y} = {w.expr(axes, dtypes[0], 2)}, {w.expr(axes, dtypes[1], 1)}")
+    w.vars += [Var(x, dtypes[0], axes), Var(y, dtypes[1], axes)]
 
 
 def buffers(w: Writer, axes: Axes, depth: int) -> None:

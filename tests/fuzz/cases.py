@@ -12,12 +12,13 @@ from tests.evaluator import bounded as bd
 
 @dataclass
 class Tensor:
-    """A tensor argument. dims: names or numbers. below: the values are indices less than this dim. dtype: of the data."""
+    """A tensor argument. dims: names or numbers. below: the values are indices less than this dim; each once if `once`. dtype: of the data."""
 
     name: str
     dtype: str
     dims: tuple[str | int, ...]
     below: str | int | None = None
+    once: bool = False
 
 
 @dataclass
@@ -51,8 +52,10 @@ class Case:
 
     def _array(self, rng: np.random.Generator, a: Tensor) -> Any:
         shape = tuple(self.extent(d) for d in a.dims)
-        if a.below is not None:
-            values: Any = rng.integers(0, max(self.extent(a.below), 1), shape)
+        if a.once:
+            values: Any = rng.permutation(self.extent(a.dims[0]))
+        elif a.below is not None:
+            values = rng.integers(0, max(self.extent(a.below), 1), shape)
         elif a.dtype == "bool_":
             values = rng.integers(0, 2, shape)
         elif bd.is_float(a.dtype):

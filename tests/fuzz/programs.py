@@ -43,6 +43,7 @@ class Var:
     axes: Axes
     fixed: bool = False  # not to be assigned to
     buffer: bool = False
+    used: bool = False
 
 
 class Writer:
@@ -63,6 +64,7 @@ class Writer:
         self.dtype_params: list[str] = []
         self.whole = False  # a whole-tensor function
         self.loops = 0
+        self.grid = 0  # axes of the grid being written
         self.budget = 40
 
     # -- choices
@@ -128,7 +130,9 @@ class Writer:
             makers += [self.product, self.turned]
         if not self.whole:
             makers += [self.gathered, self.taken]
-        makers += [self.scanned, self.bits, self.helped]
+        makers += [self.scanned, self.bits, self.helped, self.masked, self.whole_reduced, self.conditional]
+        if len(axes) == 3:
+            makers += [self.batched, self.batched]
         made = self.pick(makers)(axes, dtype, depth - 1)
         return made or self.leaf(axes, dtype)
 
@@ -138,9 +142,9 @@ class Writer:
     def leaf(self, axes: Axes, dtype: str) -> str:
         if not axes:
             return self.scalar(dtype, 0)
-        found = [v.name for v in self.vars if v.dtype == dtype and v.axes == axes]
-        if found and self.often(4):
-            return self.pick(found)
+        found = [v for v in self.vars if v.axes == axes]
+        if found and self.often(5):
+            return self.use(self.pick(found), dtype)
         kind = self.below(12)
         if kind == 11 and dtype != "bool_":
             return f"full({dtype}, {self.items(axes)}, value={self.literal(dtype)})"
@@ -151,6 +155,28 @@ class Writer:
         if kind == 8 and dtype == "f32" and not self.whole and not self.dtype_params:
             return self.generic(axes)
         return self.load(axes, dtype)
+
+    def use(self, v: Var, dtype: str) -> str:
+        v.used = True
+        return v.name if v.dtype == dtype else f"cast({v.name}, {dtype})"
+
+    def unused(self, axes: Axes, dtype: str) -> str:
+        """What makes every variable count for a result of these axes: ' + ...'."""
+        out = ""
+        for v in self.vars:
+            if v.used:
+                continue
+            x = self.use(v, dtype)
+            if v.axes == axes or (v.axes == axes[1:] and v.axes):
+                part = x
+            elif len(axes) == 2 and v.axes == axes[:1]:
+                part = f"{x}[:, None]"
+            elif self.whole:
+                continue
+            else:
+                part = f"any({x})" if dtype == "bool_" else f"cast({self.pick(('sum', 'max', 'min'))}({x}), {dtype})"
+            out += f" ^ {part}" if dtype == "bool_" else f" {self.pick(('+', '-', '*') if dtype in FLOATS else ('+', '-', '^'))} {part}"
+        return out
 
     def generic(self, axes: Axes) -> str:
         """A load from a tensor whose dtype is a parameter."""
@@ -172,7 +198,7 @@ class Writer:
         n = self.below(7) - (2 if dtype not in bd.UNSIGNED else 0)
         if dtype == "bool_":
             return str(n > 0)
-        return self.pick((f"{n}.0", f"{n}.25", f"{n}", "1e-3", "0.1")) if bd.is_float(dtype) else str(n)
+        return self.pick((f"{n}.0", f"{n}.25", f"{n}", "1e-3", "0.1", "inf", "-inf")) if bd.is_float(dtype) else str(n)
 
     def load(self, axes: Axes, dtype: str) -> str:
         if dtype == "bool_" and self.often(5):
@@ -310,6 +336,8 @@ class Writer:
             return f"{self.pick(('max', 'min'))}({self.expr(full, dtype, depth)}, axis={at})"
         if dtype == "i32" and self.often(3) and not self.empty(extra):
             return f"{self.pick(('argmax', 'argmin'))}({self.expr(full, self.float_or_int(), depth)}, axis={at})"
+        if dtype == "i64" and self.often(3) and not self.empty(extra):
+            return f"{self.pick(('argmax', 'argmin'))}({self.expr(full, self.float_or_int(), depth)}, axis={at}, dtype=i64)"
         source = self.pick([d for d in (*FLOATS, *INTS, "bool_") if bd.acc_type(d) == dtype])
         kind = self.pick(("sum", "sum", "mean" if bd.is_float(dtype) else "sum", "prod"))
         return f"{kind}({self.expr(full, source, depth)}, axis={at})"
@@ -376,6 +404,36 @@ class Writer:
         pairs = {"f32": "i32", "i32": "f32", "f64": "i64", "i64": "f64", "f16": "u16", "u16": "f16", "u32": "i32", "i8": "u8", "i16": "bf16"}
         return f"reinterpret({self.expr(axes, pairs[dtype], depth)}, {dtype})" if dtype in pairs else ""
 
+    def masked(self, axes: Axes, dtype: str, depth: int) -> str:
+        """Chosen by position, as causal masks are."""
+        if dtype != "bool_":
+            return f"where({self.masked(axes, 'bool_', depth)}, {self.expr(axes, dtype, depth)}, {self.literal(dtype)})"
+        rows = f"iota({axes[0].item})" + ("" if len(axes) == 1 else f"[:, {', '.join(['None'] * (len(axes) - 1))}]")
+        return f"({rows} {self.pick(('<', '>=', '=='))} {f'iota({axes[-1].item})' if len(axes) > 1 and self.often(6) else self.below(9)})"
+
+    def whole_reduced(self, axes: Axes, dtype: str, depth: int) -> str:
+        """Something minus its reduction over several axes."""
+        if dtype == "bool_" or bd.acc_type(dtype) != dtype:
+            return ""
+        kind = self.pick(("sum", "max", "min", *(("mean",) if bd.is_float(dtype) else ())))
+        axis = self.pick(("", f", axis=({', '.join(str(i) for i in range(len(axes)))},)", ", axis=-1, keepdims=True", ", axis=None"))
+        return f"({self.expr(axes, dtype, depth)} - {kind}({self.expr(axes, dtype, depth)}{axis}))"
+
+    def conditional(self, axes: Axes, dtype: str, depth: int) -> str:
+        if self.whole:
+            return ""
+        return f"({self.expr(axes, dtype, depth)} if {self.condition()} else {self.expr(axes, dtype, depth - 1)})"
+
+    def batched(self, axes: Axes, dtype: str, depth: int) -> str:
+        """A product for every index of the first axis."""
+        if dtype not in ("f32", "f64", "i32"):
+            return ""
+        k = self.extra()
+        if k in axes:
+            return ""
+        source = {"f32": "f16", "f64": "f64", "i32": "i8"}[dtype] if self.often(5) else dtype
+        return f"({self.expr((*axes[:2], k), source, depth - 1)} @ {self.expr((axes[0], k, axes[2]), source, depth - 1)})"
+
     def helped(self, axes: Axes, dtype: str, depth: int) -> str:
         """A call of a helper function."""
         if dtype == "bool_":
@@ -409,6 +467,8 @@ class Writer:
     def condition(self) -> str:
         options = [f"{self.number('i32')} > {self.below(5) - 1}", self.number("bool_")]
         options += [f"{v.name} {self.pick(('<', '>=', '=='))} {self.below(4)}" for v in self.scalars if v.dtype == "index"]
+        ranges = [a for v in self.vars for a in v.axes if a.kind == "range"]
+        options += [f"{a.name}.start > {self.below(9)}" for a in ranges[:1]] + [f"len({a.name}) == {a.n}" for a in ranges[-1:]]
         options.append(f"any({self.expr((Axis('len', '', 4),), 'bool_', 0)})")
         chosen = self.pick(options)
         return f"{chosen} and {self.number('bool_')}" if self.often(1) else f"not ({chosen})" if self.often(1) else chosen
