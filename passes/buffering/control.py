@@ -9,7 +9,7 @@ from tilelang.dialects import loop, mem
 from tilelang.ir.core import Block, Builder, Operation, Value, VerifyError
 from tilelang.ir.types import Dyn, TileType
 from tilelang.passes.buffering import views
-from tilelang.passes.buffering.extents import is_tile
+from tilelang.passes.buffering.extents import dynamic, is_tile
 from tilelang.passes.buffering.placement import Slot, Storage
 
 if TYPE_CHECKING:
@@ -118,19 +118,24 @@ def _record(b: Bufferizer, value: Value, slot: Slot, build: Builder) -> None:
 
 def _stable(b: Bufferizer, value: Value, op: Operation) -> bool:
     """Whether the extents of `value` are known before `op` runs (and are the same all the time)."""
-    return all((s.op or (s.block.parent_op if s.block is not None else None)) is not op for s in b.extents.sizes(value))
+    return all(_owner(size) is not op for size in b.extents.sizes(value))
+
+
+def _owner(value: Value) -> Operation | None:
+    """The op that gives a value, or that has it as an argument of a region."""
+    return value.op or (value.block.parent_op if value.block is not None else None)
 
 
 def _new_slot(b: Bufferizer, op: Operation, value: Value, stable: bool) -> Slot:
     type = value.type
     assert isinstance(type, TileType)
-    if not stable:
-        if any(isinstance(d, Dyn) and d.bound is None for d in type.shape):
-            raise VerifyError(op, f"{type} changes its extents and has no bound, so that no memory can be set aside for it")
-        return Slot(b.place.allocate(type, [], op, value.hint), None)
     sizes = b.extents.sizes(value)
+    for axis, size in zip(dynamic(value), sizes):
+        d = type.shape[axis]
+        if isinstance(d, Dyn) and d.bound is None and _owner(size) is op:
+            raise VerifyError(op, f"axis {axis} of {type} changes its extent and has no bound, so that no memory can be set aside for it")
     storage = b.place.allocate(type, sizes, op, value.hint)
-    return Slot(storage, b.place.view(storage, type, sizes, Builder.at(op)))
+    return Slot(storage, b.place.view(storage, type, sizes, Builder.at(op)) if stable else None)
 
 
 def _carried_slot(b: Bufferizer, op: loop.For | loop.While, init: Value, arg: Value, taken: Sequence[Storage]) -> Slot:

@@ -5,7 +5,7 @@ the carried values, so that they too are SSA values."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from tilelang.dialects import arith, loop, tile
@@ -30,6 +30,7 @@ class Extents:
 
     def __init__(self) -> None:
         self.phis: dict[Phi, Value | None] = {}
+        self.new: set[Phi] = set()
 
     def of(self, value: Value) -> list[Extent]:
         """One entry an axis."""
@@ -93,8 +94,10 @@ def carry_extents(func: Operation, extents: Extents) -> None:
         changed = False
         for op in regions:
             for group in _unstable(op, extents):
-                extents.phis.update(dict.fromkeys(group))
+                carried = _already_carried(op, group, extents)
+                extents.phis.update(zip(group, carried or [None] * len(group)))
                 changed = True
+    extents.new = {key for key, value in extents.phis.items() if value is None}
     for op in regions:
         _create(op, extents)
     for op in regions:
@@ -131,6 +134,31 @@ def _unstable(op: loop.For | loop.If | loop.While, extents: Extents) -> Iterator
                 yield [(arg, axis), (result, axis)]
 
 
+def _already_carried(op: loop.For | loop.If | loop.While, group: list[Phi], extents: Extents) -> list[Value] | None:
+    """The index values that carry these extents, when a pass before has added them."""
+    tile_, axis = group[0]
+    i = tile_.index - 1 if isinstance(op, loop.For) else tile_.index
+
+    def twins(values: Sequence[Value]) -> set[int]:
+        extent = extents.along(values[i], axis)
+        same = {extent} if not isinstance(extent, int) else {v for v in values if arith.constant_value(v) == extent and v.type is index}
+        return {j for j, v in enumerate(values) if v in same}
+
+    if isinstance(op, loop.For):
+        found = twins(op.inits) & twins(_yielded(op.body.block.last))
+        lists = [op.carried, op.results]
+    elif isinstance(op, loop.If):
+        found = twins(_yielded(op.then.block.last)) & twins(_yielded(op.orelse.block.last))
+        lists = [op.results]
+    elif len(group) == 1:
+        found = twins(op.inits) & twins(_yielded(op.body.block.last))
+        lists = [op.before.block.args]
+    else:
+        found = twins(_condition(op).values)
+        lists = [op.body.block.args, op.results]
+    return [values[min(found)] for values in lists] if found else None
+
+
 def _inside(extent: Extent, op: Operation) -> bool:
     """Whether the extent is computed in a region of `op`, and so cannot be seen behind it."""
     value = extent[0] if isinstance(extent, tuple) else extent
@@ -143,7 +171,8 @@ def _inside(extent: Extent, op: Operation) -> bool:
 
 
 def _phis(values: Iterable[Value], extents: Extents) -> list[Phi]:
-    return [(v, axis) for v in values for axis in dynamic(v) if (v, axis) in extents.phis]
+    """The phis of these values that are to be made."""
+    return [(v, axis) for v in values for axis in dynamic(v) if (v, axis) in extents.new]
 
 
 def _create(op: loop.For | loop.If | loop.While, extents: Extents) -> None:
