@@ -54,25 +54,26 @@ class Binder:
         given = self._match(args, kwargs)
         constants = self.constant_values(given)
         dims: dict[str, tuple[int, str]] = {}
-        dtypes: dict[str, tuple[Scalar, str]] = {}
+        dtypes = {name: (constants.pop(name), name) for name in self.signature.dtype_params if name in constants}
         strides: dict[str, str] = {}
-        values: list[Any] = []
+        bound: dict[str, Any] = {}
         infos: list[tuple[Param, abi.ArrayInfo]] = []
         write_back: list[tuple[np.ndarray, np.ndarray]] = []
-        for p in self.runtime:
+        for p in sorted(self.runtime, key=lambda p: p.role == "scalar"):  # arrays have a dtype, which numbers then take
             value = given[p.name]
             if p.role == "scalar":
-                values.append(self._scalar(p, value, dtypes))
+                bound[p.name] = self._scalar(p, value, dtypes)
                 continue
             info = self._describe(p, value)
             self._check(p, info, dims, dtypes, constants)
             info = self._native(info, p.role == "inout", write_back)
             strides[p.name] = _strides_class(info)
             infos.append((p, info))
-            values.append(info)
+            bound[p.name] = info
+        values = [bound[p.name] for p in self.runtime]
         chosen = {name: scalar for name, (scalar, _) in dtypes.items()}
         for name, domain in self.signature.dtype_params.items():
-            chosen.setdefault(name, constants.pop(name, domain[0]))
+            chosen.setdefault(name, domain[0])
         extents = {name: n for name, (n, _) in dims.items()}
         results = self._results(out, extents, chosen, constants, infos, values, strides, write_back, given)
         self._check_overlap(infos)
