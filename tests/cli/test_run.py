@@ -21,6 +21,12 @@ def test_every_example_is_verified(name: str) -> None:
     assert "against the interpreter in float64" in out
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_every_example_is_verified_by_the_interpreter_too(name: str) -> None:
+    out = ok("run", EXAMPLES / f"{name}.tile", "--verify", "--mode", "interpret").stdout
+    assert re.search(r"^verify +out.*: ok$", out, re.MULTILINE) and "interpreted" in out
+
+
 @pytest.mark.parametrize("name", ["softmax", "mlp", "sums", "histogram"])
 def test_examples_against_their_reference(name: str) -> None:
     out = ok("run", EXAMPLES / f"{name}.py", "--reference", EXAMPLES / f"{name}.py:reference", *ONCE).stdout
@@ -181,6 +187,26 @@ def test_cpu_that_this_machine_is_not() -> None:
 
     other = "neoverse-n1" if "avx2" in host_target().isa else "haswell"
     assert "does not run here" in fails(2, "run", "-", "--cpu", other, input=SCALE)
+
+
+def test_dtype_parameters_of_scalars() -> None:
+    """A number takes the dtype of the arrays, or the chosen one."""
+    text = """
+M = dims("M")
+Float = dtypes(f32, f16)
+
+
+def f(alpha: Float, x: Tensor[Float, M]) -> Tensor[Float, M]:
+    return x * alpha
+
+
+def g(alpha: Float, x: i32[M]) -> Tensor[Float, M]:
+    return cast(x, Float) * alpha
+"""
+    for function in "fg":
+        assert "-> f16[383]" in ok("run", "-", "-f", function, "--set", "Float=f16", "--verify", *ONCE, input=text).stdout
+    assert "x: f16[5]" in ok("run", "-", "-f", "f", "--arg", "x=rand:f16[5]", *ONCE, input=text).stdout
+    assert "has dtype f32, expected f16, as 'Float' has" in fails(1, "run", "-", "-f", "f", "--set", "Float=f16", "--arg", "x=rand:f32[5]", input=text)
 
 
 # -- in place

@@ -200,15 +200,7 @@ def prepare(kernel: Kernel, choices: tuple[str, ...], args: tuple[str, ...], dim
     require_constants(signature, chosen)
     made = make_arguments(signature, chosen, args, dims, seed)
     runtime = [p for p in signature.params if p.role != "static"]
-    of_tensors = {p.dtype for p in runtime}
-    constants = {n: v for n, v in chosen.items() if n not in signature.dtype_params or n not in of_tensors}
-    positional = [made.values[p.name] for p in runtime if not p.keyword]
-    keywords = {p.name: made.values[p.name] for p in runtime if p.keyword}
-    statics_before = [p for p in signature.params if p.role == "static" and not p.keyword]
-    if statics_before:  # compile-time values among the positional parameters: everything goes by name
-        call = kernel.bind(**made.values, **constants)
-    else:
-        call = kernel.bind(*positional, **keywords, **constants)
+    call = kernel.bind(**made.values, **chosen)
     module = build(kernel, call.spec, Diagnostics())
     return Job(kernel, call, [made.values[p.name] for p in runtime], module, [i for i, p in enumerate(runtime) if p.role == "inout"])
 

@@ -58,27 +58,19 @@ def has_float_bits(module: Module) -> bool:
     return any(op.name == "arith.bitcast" and (element_of(op.operands[0].type).is_float or element_of(op.results[0].type).is_float) for op in module.walk())
 
 
-def rounding(module: Module) -> tuple[float, float]:
-    """The distance from 1 to the next number of the coarsest float type that the program computes in, and of the coarsest it converts to."""
-    computed = 2.0**-52
-    stored = 0.0
+def computing_epsilon(module: Module) -> float:
+    """The distance from 1 to the next number of the coarsest float type that the program computes in; conversions are not looked at."""
+    worst = 2.0**-52
     for op in module.walk():
         kind = op.name.partition(".")[2]
-        if op.name == "arith.cast":
-            own = epsilon(element_of(op.results[0].type))
-            if own > epsilon(element_of(op.operands[0].type)):  # a wider type rounds nothing
-                stored = max(stored, own)
-        elif op.results and op.name != "arith.constant" and (op.name.startswith("arith.") or kind in ("matmul", "reduce", "scan")):
-            computed = max(computed, epsilon(element_of(op.results[0].type)))
-    return computed, stored
+        if op.results and op.name not in ("arith.constant", "arith.cast") and (op.name.startswith("arith.") or kind in ("matmul", "reduce", "scan")):
+            worst = max(worst, epsilon(element_of(op.results[0].type)))
+    return worst
 
 
 def allowance(module: Module, out: Any, terms: float) -> float:
-    """What rounding may do to a result: a few steps of the types it is converted to, and the errors of a sum of `terms` terms in the type computed in."""
-    if out.dtype.kind in "iub":
-        return 0.0
-    computed, stored = rounding(module)
-    return 4 * max(stored, epsilon_of(out)) + computed * (16 + 4 * math.sqrt(terms))
+    """What rounding may do to a result: one step of its type, and the errors of a sum of `terms` terms in the type computed in."""
+    return 0.0 if out.dtype.kind in "iub" else epsilon_of(out) + computing_epsilon(module) * (16 + 4 * math.sqrt(terms))
 
 
 def epsilon_of(array: Any) -> float:
