@@ -92,7 +92,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--kind", choices=("programs", "broken"), default="programs")
     parser.add_argument("--save", type=Path, default=Path("fuzz-failures"), help="folder for the failures")
-    parser.add_argument("--limit", type=float, default=20.0, help="seconds a case may take")
+    parser.add_argument("--limit", type=float, default=60.0, help="seconds a case may take")
     parser.add_argument("--shrink", type=float, default=60.0, help="seconds for making one failure small")
     args = parser.parse_args()
     engine.MAX_SHRINKING_SECONDS = args.shrink
