@@ -72,7 +72,9 @@ def lane_bits(op: Operation) -> int:
 
 
 def _is_place(op: Operation, v: Value) -> bool:
-    """Offsets and the like: numbers that are not elements."""
+    """Offsets and indices: numbers that are not elements."""
+    if isinstance(op, (mem.Gather, mem.Scatter, mem.AtomicRmw, mem.TakeAlong)):
+        return v is not op.src and v is not op.dst
     return isinstance(op, (mem.CopyPadded, mem.Iota)) and isinstance(v.type, Scalar)
 
 

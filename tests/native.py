@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 import struct
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -24,22 +26,33 @@ X86 = host_target().triple.startswith("x86")
 HOST_CPUS = ("host", "x86-64", "haswell") if X86 else ("host",)  # code for them runs here (given AVX2)
 
 
+class Native:
+    """A vec-level module with one entry, compiled and loaded."""
+
+    def __init__(self, module: Module, target: Target) -> None:
+        compiled = compile_module(module, target)
+        self.errors = compiled.emitted.errors
+        ((name, symbol),) = compiled.emitted.symbols.items()
+        (entry,) = (f for f in functions(module) if f.sym_name == name)
+        self.floats = [isinstance(a.type, Scalar) and a.type.is_float for a in entry.args]
+        self.loaded = compiled.load()
+        self.entry = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)(self.loaded.address(symbol))
+
+    def __call__(self, *args: Any, threads: int = 1) -> tuple[ErrorEntry | None, list[int]]:
+        """One array or number a parameter; gives the error, if any, and the spare slots."""
+        slots = (ctypes.c_uint64 * (len(args) + ERROR_SLOTS))()
+        for i, (value, is_float) in enumerate(zip(args, self.floats, strict=True)):
+            if isinstance(value, np.ndarray):
+                slots[i] = value.ctypes.data
+            else:
+                slots[i] = struct.unpack("<Q", struct.pack("<d", value))[0] if is_float else int(value) & (1 << 64) - 1
+        code = self.entry(ctypes.addressof(slots), threads)
+        return self.errors[code - 1] if code else None, list(slots)[len(args) :]
+
+
 def run_native(module: Module, *args: Any, target: Target | None = None, threads: int = 1) -> tuple[ErrorEntry | None, list[int]]:
-    """Runs the only entry of a vec-level module on one array or number a parameter; gives the error, if any, and the spare slots."""
-    compiled = compile_module(module, target or host_target())
-    slots = (ctypes.c_uint64 * (len(args) + ERROR_SLOTS))()
-    (entry,) = (f for f in functions(module) if f.sym_name in compiled.emitted.symbols)
-    for i, (value, param) in enumerate(zip(args, entry.args, strict=True)):
-        if isinstance(value, np.ndarray):
-            slots[i] = value.ctypes.data
-        elif isinstance(param.type, Scalar) and param.type.is_float:
-            slots[i] = struct.unpack("<Q", struct.pack("<d", value))[0]
-        else:
-            slots[i] = int(value) & (1 << 64) - 1
-    native = compiled.load()
-    (symbol,) = compiled.emitted.symbols.values()
-    code = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)(native.address(symbol))(ctypes.addressof(slots), threads)
-    return compiled.emitted.errors[code - 1] if code else None, list(slots)[len(args) :]
+    """Compiles and runs, see Native."""
+    return Native(module, target or host_target())(*args, threads=threads)
 
 
 def flatten(args: Sequence[Any]) -> list[Any]:
@@ -52,22 +65,31 @@ def flatten(args: Sequence[Any]) -> list[Any]:
     return flat
 
 
-def copies(args: Sequence[Any]) -> list[Any]:
-    """Arrays of the same content and strides in memory of their own."""
+def copies(args: Sequence[Any], guarded: bool = False) -> list[Any]:
+    """Arrays of the same content and strides in memory of their own; guarded: that ends where a page begins that may not be touched."""
     out: list[Any] = []
     for a in args:
-        if not isinstance(a, np.ndarray):
-            out.append(a)
+        if not isinstance(a, np.ndarray) or a.size == 0:
+            out.append(a.copy() if isinstance(a, np.ndarray) else a)
             continue
-        base = a if a.base is None else a.base
-        if not isinstance(base, np.ndarray) or base.dtype != a.dtype:
-            out.append(a.copy())
-            continue
-        memory = base.copy()
-        start = (a.__array_interface__["data"][0] - base.__array_interface__["data"][0]) // a.itemsize
-        flat = memory.reshape(-1)
-        out.append(np.lib.stride_tricks.as_strided(flat[start:], a.shape, a.strides) if a.size else a.copy())
+        low = sum(min(0, (n - 1) * s) for n, s in zip(a.shape, a.strides)) // a.itemsize
+        high = sum(max(0, (n - 1) * s) for n, s in zip(a.shape, a.strides)) // a.itemsize
+        memory = _before_a_guard((high - low + 1) * a.itemsize) if guarded else np.zeros((high - low + 1) * a.itemsize, np.uint8)
+        new = np.lib.stride_tricks.as_strided(memory.view(a.dtype)[-low:], a.shape, a.strides)
+        new[...] = a
+        out.append(new)
     return out
+
+
+def _before_a_guard(size: int) -> np.ndarray[Any, Any]:
+    """Bytes that end at a page without access: a read or write past the end ends the process."""
+    page = mmap.PAGESIZE
+    whole = -(-size // page) * page
+    area = mmap.mmap(-1, whole + page)
+    bytes_ = np.frombuffer(area, np.uint8)
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.mprotect(ctypes.c_void_p(bytes_.ctypes.data + whole), ctypes.c_size_t(page), 0) == 0
+    return bytes_[whole - size : whole]
 
 
 def lower(text: str, target: Target, passes: str = "vectorize,lower-to-vec,expand-math,cleanup") -> tuple[Module, Module]:
@@ -81,18 +103,26 @@ def lower(text: str, target: Target, passes: str = "vectorize,lower-to-vec,expan
     return before, after
 
 
-def check_lowering(text: str, args: Sequence[Any], rtol: float = 2e-6, cpus: Sequence[str] = HOST_CPUS, **how: Any) -> list[Any]:
+@lru_cache(maxsize=8)
+def _versions(text: str, cpu: str) -> tuple[Interpreter, Interpreter, Native]:
+    """Before and after lowering, and native."""
+    target = get_target("cpu", cpu=cpu)
+    before, after = lower(text, target)
+    return Interpreter(before), Interpreter(after), Native(after, target)
+
+
+def check_lowering(text: str, args: Sequence[Any], rtol: float = 2e-6, cpus: Sequence[str] = HOST_CPUS) -> list[Any]:
     """Runs function @f before and after lowering, and natively for each CPU; all must leave the same in the arrays. Returns what they leave."""
     want = copies(args)
     for cpu in cpus:
-        before, after = lower(text, get_target("cpu", cpu=cpu), **how)
+        before, after, native = _versions(text, cpu)
         if cpu == cpus[0]:
-            Interpreter(before).run("f", want)
+            before.run("f", want)
         got = copies(args)
-        Interpreter(after).run("f", got)
+        after.run("f", got)
         _compare(got, want, rtol, f"interpreter after lowering, {cpu}")
-        got = copies(args)
-        error, _ = run_native(after, *flatten(got), target=get_target("cpu", cpu=cpu), threads=2)
+        got = copies(args, guarded=True)
+        error, _ = native(*flatten(got), threads=2)
         assert error is None, error
         _compare(got, want, rtol, f"native, {cpu}")
     return want
