@@ -96,8 +96,9 @@ def _strides(kind: Any, shape: tuple[int, ...], padded: bool) -> tuple[int, ...]
 
 
 class _Maker:
-    def __init__(self, module: Module, func: Func, sizes: dict[str, int], rng: Any, padded: bool, special: bool) -> None:
+    def __init__(self, module: Module, func: Func, sizes: dict[str, int], rng: Any, padded: bool, special: bool, trial: int = 0) -> None:
         self.func = func
+        self.trial = trial
         self.sizes = sizes
         self.rng = rng
         self.padded = padded
@@ -115,6 +116,8 @@ class _Maker:
             return rng.integers(0, 2, shape).astype(bool)
         if element.is_float:
             x = rng.standard_normal(shape)
+            if not self.padded:
+                x = np.round(x * 4) / 4  # equal numbers and zeros, for comparisons
             if self.special and x.size:
                 places = rng.integers(0, x.size, 3)
                 x.ravel()[places] = [np.nan, np.inf, -np.inf]
@@ -141,20 +144,22 @@ class _Maker:
             data.view(memory)[...] = self.numbers(shape, kind.element)
         return data
 
-    def number(self, kind: Scalar) -> Any:
+    def number(self, kind: Scalar, at: int = 0) -> Any:
+        """The scalar argument at a position: both bools and small integers around 0 and 1 come up over the trials, since branches depend on them."""
+        turn = self.trial + at
         if kind is index:
-            return int(self.rng.integers(1, 9))
+            return (3, 1, 0, 2, 5)[turn % 5]
         if kind.is_float:
-            return scalar(round(float(abs(self.rng.standard_normal())) + 0.125, 3), kind)
-        return scalar(int(self.rng.integers(0, 2 if kind.kind == "bool" else 5)), kind)
+            return scalar(round(float(abs(self.rng.standard_normal())) + 0.125, 3) * (-1 if self.trial == 3 else 1), kind)
+        return scalar(turn % 2 if kind.kind == "bool" else (1, 0, 2, 4, 3)[turn % 5], kind)
 
     def case(self, label: str) -> Case:
         items: list[tuple[str, Any]] = []
         outs: list[Data] = []
-        for arg, role in zip(self.func.args, self.func.roles):
+        for at, (arg, role) in enumerate(zip(self.func.args, self.func.roles)):
             name, kind = arg.hint or "argument", arg.type
             if isinstance(kind, Scalar):
-                items.append((name, self.number(kind)))
+                items.append((name, self.number(kind, at)))
             elif role == "out":
                 outs.append(self.data(kind, name, role))
             else:
@@ -250,13 +255,17 @@ def make_cases(
         ragged = _cut({n: _PRIMES[(first + k) % len(_PRIMES)] for k, n in enumerate(names)}, 1 << 14)
         trials = [(ragged, False, False)]
         if names:
-            trials += [(_above_blocks(func, names), True, False), (dict.fromkeys(names, 1), False, False), (dict.fromkeys(names, 0), False, False)]
+            trials.append((_above_blocks(func, names), True, False))
+        if any(isinstance(a.type, Scalar) and not a.type.is_float for a in func.args):
+            trials += [(ragged, False, False)] * 3  # branches on scalars
+        if names:
+            trials += [(dict.fromkeys(names, 1), False, False), (dict.fromkeys(names, 0), False, False)]
         trials.append((ragged, True, True))
     cases: list[Case] = []
     for k, (sizes, padded, special) in enumerate(trials):
         sizes = _respect_facts(dict(sizes), func.facts)
         label = ", ".join([f"{n}={s}" for n, s in sizes.items()] + ["with NaN and infinities"] * special) or "static shapes"
-        cases.append(_Maker(module, func, sizes, np.random.default_rng((seed, k)), padded, special).case(label))
+        cases.append(_Maker(module, func, sizes, np.random.default_rng((seed, k)), padded, special, k).case(label))
     return cases
 
 
