@@ -1,7 +1,7 @@
 """Kernels: functions of the language that can be called, looked at and checked.
 
     @tile                                    tilelang.load("f.tile").f
-    def f(...): ...                          f(a, b)  f(a, b, out=c)  f(a, b, BM=32)  f(a, b, mode="check")
+    def f(...): ...                          f(a, b)  f(a, b, out=c)  f(a, b, BM=128)  f(a, b, mode="check")
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 MODES = ("fast", "check", "interpret")
 _mode: contextvars.ContextVar[str | None] = contextvars.ContextVar("tilelang_mode", default=None)
+_overflow: contextvars.ContextVar[bool] = contextvars.ContextVar("tilelang_overflow", default=False)
 
 
 class CacheInfo(NamedTuple):
@@ -40,14 +41,14 @@ class CacheInfo(NamedTuple):
 
 
 @contextlib.contextmanager
-def mode(name: str) -> Iterator[None]:
-    """All kernel calls inside run in that mode: fast, check or interpret."""
-    _known_mode(name)
-    token = _mode.set(name)
+def mode(name: str, *, overflow: bool = False) -> Iterator[None]:
+    """All kernel calls inside run in that mode: fast, check or interpret. overflow: check mode also reports integers that wrap."""
+    tokens = _mode.set(_known_mode(name)), _overflow.set(overflow)
     try:
         yield
     finally:
-        _mode.reset(token)
+        _mode.reset(tokens[0])
+        _overflow.reset(tokens[1])
 
 
 def _known_mode(name: str) -> str:
@@ -144,7 +145,7 @@ class Kernel:
         from tilelang.runtime.check import check
 
         module = self.build(call.spec, level="tile")
-        reports = check(module, self.__name__, arrays_of(call))
+        reports = check(module, self.__name__, arrays_of(call), overflow=_overflow.get())
         if reports:
             raise TileError(reports)
 

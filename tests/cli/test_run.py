@@ -291,3 +291,20 @@ def test_python_files_without_kernels(text: str, says: str, tmp_path: Path) -> N
 def test_python_error_is_shown_at_its_place(tmp_path: Path) -> None:
     (tmp_path / "f.py").write_text("from tilelang import tile, f32\n\n@tile\ndef f(x: f32[4]) -> f32[4]:\n    return x + y\n")
     assert "f.py:5:16: error[unknown-name]" in fails(1, "run", tmp_path / "f.py")
+
+
+WRAPS = """N = dims("N")
+
+def f(x: i8[N]) -> i8[N]:
+    out = empty(i8, N)
+    for i in grid(N, by=16):
+        out[i] = x[i] * 100
+    return out
+"""
+
+
+def test_sanitize_reports_overflow_where_asked() -> None:
+    ok("run", "-", "--sanitize", "--arg", "x=rand:i8[40]:1:8", input=WRAPS)
+    message = fails(1, "run", "-", "--sanitize", "--overflow", "--arg", "x=rand:i8[40]:2:8", input=WRAPS)
+    assert "error[check-overflow]" in message and "out[i] = x[i] * 100" in message
+    assert "--sanitize" in fails(2, "run", "-", "--overflow", input=WRAPS)

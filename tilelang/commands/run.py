@@ -50,6 +50,7 @@ Examples:
 @click.option("--verify", is_flag=True, help="Compare the results with the interpreter's, in float64, or with --reference. Exit code 1 when they differ.")
 @click.option("--reference", metavar="FILE.py:FUNCTION", help="A NumPy function that takes the same arguments; implies --verify.")
 @click.option("--sanitize", is_flag=True, help="Run in check mode: bounds, uninitialised reads, races, pipeline hazards. The same as --mode check.")
+@click.option("--overflow", is_flag=True, help="With --sanitize: integer arithmetic that wraps is a defect, too.")
 @click.option("--mode", type=click.Choice(MODES), help="Compiled (fast), checked, or in the interpreter. By default fast.")
 @click.option("--threads", type=click.IntRange(min=1), metavar="N", help="Threads at most; by default all cores.")
 @click.option("--repeat", type=click.IntRange(min=1), metavar="N", help="How often to run for the time; by default 10 compiled, else 1.")
@@ -58,12 +59,14 @@ Examples:
 @ir_options
 def run(
     file: str, function: str | None, args: tuple[str, ...], dims: tuple[str, ...], choices: tuple[str, ...], verify: bool, reference: str | None,
-    sanitize: bool, mode: str | None, threads: int | None, repeat: int | None, seed: int, save: str | None, watch: Watch,
+    sanitize: bool, overflow: bool, mode: str | None, threads: int | None, repeat: int | None, seed: int, save: str | None, watch: Watch,
 ) -> None:  # fmt: skip
     """Runs one function of FILE (.tile, .py, or '-' for .tile text on stdin) on given or random data, and prints shapes, times and rates."""
     if sanitize and mode not in (None, "check"):
         usage(f"--sanitize is --mode check, --mode {mode} contradicts it")
     mode = "check" if sanitize else mode or "fast"
+    if overflow and mode != "check":
+        usage("--overflow is for check mode: add --sanitize")
     target = runnable(watch.cpu_target())
     kernel = choose(read_program(file), file, function)
     check_function: Callable[..., Any] | None = None
@@ -81,7 +84,7 @@ def run(
     if mode == "fast":
         run_compiled(job, target, watch, diagnostics, threads, repeat or 10)
     else:
-        run_interpreted(job, mode, target, watch, diagnostics, repeat or 1)
+        run_interpreted(job, mode, target, watch, diagnostics, repeat or 1, overflow)
     warn(diagnostics)
     click.echo(job.rates())
     if save is not None:
@@ -243,7 +246,7 @@ def run_compiled(job: Job, target: Target, watch: Watch, diagnostics: Diagnostic
     _report_times(job, times, f", {count} thread{'s' if count > 1 else ''}")
 
 
-def run_interpreted(job: Job, mode: str, target: Target, watch: Watch, diagnostics: Diagnostics, repeat: int) -> None:
+def run_interpreted(job: Job, mode: str, target: Target, watch: Watch, diagnostics: Diagnostics, repeat: int, overflow: bool) -> None:
     from tilelang.kernel import arrays_of
     from tilelang.passes.pipelines import pipeline_to
     from tilelang.runtime.check import check
@@ -259,14 +262,14 @@ def run_interpreted(job: Job, mode: str, target: Target, watch: Watch, diagnosti
         start = time.perf_counter()
         if mode == "interpret":
             Interpreter(module).run(name, arrays_of(job.call))
-        elif reports := check(module, name, arrays_of(job.call)):
+        elif reports := check(module, name, arrays_of(job.call), overflow=overflow):
             raise TileError(reports)
         times.append(time.perf_counter() - start)
         if n == 0:
             _finish(job)
     _restore(job, before)
     if mode == "check":
-        click.echo("check     no defect found: bounds, uninitialised reads, races between blocks, pipeline hazards")
+        click.echo("check     no defect found: bounds, uninitialised reads, races between blocks, pipeline hazards" + (", integer overflow" if overflow else ""))
     _report_times(job, times, ", interpreted")
 
 
