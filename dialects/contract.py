@@ -19,7 +19,8 @@ class Contract(Operation, name="tile.contract"):
 
     lhs and rhs are memory: the axis of a buffer starts at its offset and goes as far as the letter in `maps` says. maps: "lhs,rhs->acc", a letter an
     axis, as `mk,kn->mn` or `-mk,nk->mn`: k is summed, over `depth` elements; m is an axis of lhs and acc, n of rhs and acc, other letters of all three
-    (batches); `-` is an axis read at its offset alone. acc's letters are the batches, m, n, in this order. Accesses are in bounds.
+    (batches); `-` is an axis read at its offset alone. acc's letters are the batches, m, n, in this order. Accesses are in bounds, but along the letters
+    in `padded`: what would lie behind the end of a buffer there adds nothing to the sum.
 
     prologue_lhs, prologue_rhs: from an element of the buffer to the factor; epilogue: from the sum and acc's element to the result's. They are elementwise
     and may use scalars from around the op; an empty region is the factor itself, and sum + acc. The sum may be taken in any order, with any
@@ -33,6 +34,7 @@ class Contract(Operation, name="tile.contract"):
     lhs_offsets = operands()
     rhs_offsets = operands()
     maps = attr(str)
+    padded = attr(str, "")
     register_tile = attr(tuple, ())
     cache_blocks = attr(tuple, ())
     out = result()
@@ -43,11 +45,12 @@ class Contract(Operation, name="tile.contract"):
     @classmethod
     def of(
         cls, acc: Value, lhs: Value, rhs: Value, depth: Value, lhs_offsets: Iterable[Value], rhs_offsets: Iterable[Value], maps: str,
-        prologue_lhs: _Prologue = None, prologue_rhs: _Prologue = None, epilogue: _Prologue = None,
+        prologue_lhs: _Prologue = None, prologue_rhs: _Prologue = None, epilogue: _Prologue = None, padded: str = "",
     ) -> Contract:  # fmt: skip
         a, b, c = (element_of(v.type) for v in (lhs, rhs, acc))
         regions = (prologue_lhs or Region([Block([a])]), prologue_rhs or Region([Block([b])]), epilogue or Region([Block([c, c])]))
-        return cls([acc, lhs, rhs, depth, list(lhs_offsets), list(rhs_offsets)], [acc.type], {"maps": maps}, regions)
+        attrs = {"maps": maps, "padded": padded} if padded else {"maps": maps}
+        return cls([acc, lhs, rhs, depth, list(lhs_offsets), list(rhs_offsets)], [acc.type], attrs, regions)
 
     @property
     def letters(self) -> tuple[str, str, str]:
@@ -61,6 +64,8 @@ class Contract(Operation, name="tile.contract"):
         batch = acc[:-2]
         if acc[-2:] != "mn" or len(set(acc)) != len(acc) or not set(batch).isdisjoint("k-"):
             raise VerifyError(self, f"acc's letters must be batches, m, n; they are '{acc}'")
+        if not set(self.padded) <= set(acc + "k"):
+            raise VerifyError(self, f"padded '{self.padded}' are not letters of '{acc}' or k")
         for name, letters, own in (("lhs", lhs, "mk"), ("rhs", rhs, "kn")):
             if sorted(letters.replace("-", "")) != sorted(batch + own):
                 raise VerifyError(self, f"the letters of {name} must be {', '.join(batch + own)} and '-', once each; they are '{letters}'")

@@ -16,9 +16,10 @@ from tilelang.dialects import arith, func, loop, mem, tile
 from tilelang.dialects.contract import is_empty
 from tilelang.ir.core import Block, Builder, Module, Operation, Region, Value, VerifyError
 from tilelang.ir.passes import Pass, PassContext, register
-from tilelang.ir.types import DYN, BufferType, Dim, Scalar, TileType, element_of, shape_of
+from tilelang.ir.types import DYN, BufferType, Dim, Dyn, Scalar, TileType, dim_bound, element_of, shape_of
 from tilelang.passes.buffering import control, views
 from tilelang.passes.buffering.extents import Extent, Extents, carry_extents, is_tile
+from tilelang.passes.buffering.index import Index
 from tilelang.passes.buffering.placement import Placement
 
 
@@ -287,6 +288,8 @@ class Bufferizer:
         extents = dict(zip(letters, zip(shape_of(op.acc.type), self.extents.of(op.acc))))
         depth = arith.constant_value(op.depth)
         extents["k"] = (DYN, op.depth) if depth is None else (int(depth), int(depth))
+        for x in op.padded:
+            extents[x] = _clipped(build, op, x, extents[x])
         batch = letters[:-2]
         a = _operand(build, op.lhs, op.lhs_offsets, lhs, batch + "mk", extents)
         b = _operand(build, op.rhs, op.rhs_offsets, rhs, batch + "kn", extents)
@@ -296,11 +299,15 @@ class Bufferizer:
             acc, _ = self.place.fresh(op.out, build, op)
             zero = build(arith.Constant.of(0, element_of(op.acc.type)))
             build.insert(mem.Fill.of(zero, acc))
+        part = acc
+        if op.padded:
+            sizes = [size for x in letters if isinstance(size := extents[x][1], Value)]
+            part = views.subview(build, acc, [self.place.zero] * len(letters), sizes, [extents[x][0] for x in letters])
         if is_empty(op.prologue_lhs) and is_empty(op.prologue_rhs):
-            new: Operation = mem.Matmul.of(a, b, acc)
+            new: Operation = mem.Matmul.of(a, b, part)
         else:
-            new = mem.MemContract.of(a, b, acc, op.prologue_lhs.clone({}), op.prologue_rhs.clone({}))
-        new.attrs.update({k: v for k, v in op.attrs.items() if k != "maps"})
+            new = mem.MemContract.of(a, b, part, op.prologue_lhs.clone({}), op.prologue_rhs.clone({}))
+        new.attrs.update({k: v for k, v in op.attrs.items() if k not in ("maps", "padded")})
         build.insert(new)
         if not is_empty(op.epilogue):
             scalar = self.scalar_in(op.acc, build)
@@ -419,6 +426,23 @@ def _reads_number(user: Operation) -> bool:
     if isinstance(user, tile.Contract):
         return not is_empty(user.epilogue)
     return isinstance(user, (*arith.ELEMENTWISE, tile.Map, tile.Broadcast))
+
+
+def _clipped(build: Builder, op: tile.Contract, letter: str, extent: tuple[Dim, Extent]) -> tuple[Dim, Extent]:
+    """The part of an extent of a contraction for which there are elements in its operands."""
+    ix = Index(build)
+    dim, size = extent
+    assert isinstance(size, (int, Value))
+    left = ix(size)
+    for buffer, offsets, letters in ((op.lhs, op.lhs_offsets, op.letters[0]), (op.rhs, op.rhs_offsets, op.letters[1])):
+        axis = letters.find(letter)
+        if axis >= 0:
+            length = shape_of(buffer.type)[axis]
+            end = ix(length) if isinstance(length, int) else build(mem.Dim.of(buffer, axis))
+            left = ix.min(left, ix.sub(end, offsets[axis]))
+    left = ix.max(left, ix(0))
+    known = arith.constant_value(left)
+    return (Dyn("", dim_bound(dim)), left) if known is None else (int(known), int(known))
 
 
 def _operand(

@@ -5,7 +5,7 @@ An accumulator carried by a loop is raised when
   negated, or multiplied or divided (floats) by a scalar that does not change in the loop, and nothing else looks at it on the way;
 - each factor is a tile loaded in the loop, possibly transposed, and changed elementwise with scalars that do not change in the loop;
 - the memory is not written in the loop; along K, and only there, the offset moves with the loop, by as much as the block is long, so that the blocks
-  tile a contiguous range, each element once. The last block may be clipped.
+  tile a contiguous range, each element once. The last block may be clipped, and blocks may be padded with zeros behind the end of the memory.
 
 Everything is decided by the index algebra: neither names nor sizes nor the kind of loop matter. What cannot be proved stays a loop. A loop that is left
 with nothing to do goes away; one with more to do keeps that."""
@@ -64,6 +64,8 @@ class _Operand:
     start: Expr
     depth: Expr
     steps: list[Operation]
+    padded: str  # letters along which it may reach behind the end of the buffer, where it is padded with zeros
+    end: Expr | None  # elements from `start` to the end of the buffer along K
 
 
 @dataclass
@@ -174,6 +176,8 @@ class _Raiser:
         lhs, rhs = self.operand(op.lhs, batch + "mk"), self.operand(op.rhs, batch + "kn")
         if lhs is None or rhs is None or not self.scope.facts.prove_eq(lhs.depth, rhs.depth):
             return None
+        if "k" in lhs.padded + rhs.padded and not (lhs.end is not None and rhs.end is not None and self.scope.facts.prove_eq(lhs.end, rhs.end)):
+            return None  # zeros meet numbers, which may be infinite
         return _Product(op, lhs, rhs, scaling)
 
     def operand(self, value: Value, letters: str) -> _Operand | None:
@@ -192,7 +196,31 @@ class _Raiser:
         if window is None or self.is_written(load.buffer):
             return None
         offsets[along] = window[0]
-        return _Operand(load.buffer, offsets, buffer_letters, *window, factor.steps)
+        extents = {x: self.length(load, axis) for x, axis in zip(letters, factor.axes)} | {"k": window[1]}
+        padded = ""
+        if load.pad is not None:
+            found = self.padding(load, offsets, buffer_letters, extents)
+            if found is None or not all(self.keeps_zero(step) for step in factor.steps):
+                return None
+            padded = found
+        length = self.scope.extent(load.buffer, along)
+        return _Operand(load.buffer, offsets, buffer_letters, *window, factor.steps, padded, None if length is None else length - window[0])
+
+    def padding(self, load: tile.Load, offsets: list[Expr], letters: str, extents: dict[str, Expr]) -> str | None:
+        """The letters along which a padded load may reach behind the end; None when it may start outside, or is padded with anything but 0."""
+        facts = self.scope.facts
+        if load.pad is None or arith.constant_value(load.pad) != 0:
+            return None
+        found = ""
+        for axis, (offset, x) in enumerate(zip(offsets, letters)):
+            length = self.scope.extent(load.buffer, axis)
+            if length is None or not facts.prove_ge(offset, 0):
+                return None
+            if not facts.prove_ge(length, offset + (1 if x == "-" else extents[x])):
+                if x == "-":
+                    return None
+                found += x
+        return found
 
     def factor(self, value: Value) -> _Factor | None:
         """Follows a factor back to the load that it is made from."""
@@ -210,7 +238,7 @@ class _Raiser:
             steps.append(op)
             value = source
         load = value.op
-        if self.invariant(load.out) or load.parent is not self.op.body.block or load.pad is not None or load.tokens or load.steps:
+        if self.invariant(load.out) or load.parent is not self.op.body.block or load.tokens or load.steps:
             return None
         if not self.invariant(load.buffer):
             return None
@@ -222,6 +250,12 @@ class _Raiser:
             return None
         others = [v for v in op.operands if self.splat(v) is None]
         return others[0] if len(others) == 1 and isinstance(others[0].type, TileType) else None
+
+    def keeps_zero(self, op: Operation) -> bool:
+        """Whether an elementwise op with scalars turns 0 into 0."""
+        if isinstance(op, arith.Div):
+            return self.splat(op.b) is not None
+        return isinstance(op, (arith.Cast, arith.Neg, arith.Mul, arith.Abs))
 
     def splat(self, value: Value) -> Value | float | None:
         """The unchanging scalar that every element of a tile is: a value, or a number."""
@@ -300,6 +334,7 @@ class _Raiser:
             acc, lhs.buffer, rhs.buffer, self.scope.build(lhs.depth, build),
             [self.scope.build(o, build) for o in lhs.offsets], [self.scope.build(o, build) for o in rhs.offsets],
             f"{lhs.letters},{rhs.letters}->{batch}mn", self.prologue(lhs, element), self.prologue(rhs, element), epilogue,
+            "".join(x for x in batch + "mnk" if x in lhs.padded + rhs.padded),
         )  # fmt: skip
         op.span = product.op.span
         out = build(op)

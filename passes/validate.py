@@ -83,7 +83,7 @@ class _Checker:
         elif isinstance(op, Contract):
             lhs, rhs, acc = op.letters
             extents = {letter: const(d) for letter, d in zip(acc, shape_of(op.acc.type)) if isinstance(d, int)}
-            extents |= {"-": const(1), "k": self.scope.expr(op.depth)}
+            extents |= {"-": const(1), "k": self.scope.expr(op.depth), **dict.fromkeys(op.padded, const(0))}
             for buffer, offsets, letters in ((op.lhs, op.lhs_offsets, lhs), (op.rhs, op.rhs_offsets, rhs)):
                 yield buffer, [(a, self.scope.expr(o), extents.get(x, const(0)), 1) for a, (o, x) in enumerate(zip(offsets, letters))]
 

@@ -41,12 +41,20 @@ def contract(op: Any, frame: Any, args: tuple[Any, ...]) -> Any:
     left, right, out = op.letters
     batch = out[:-2]
     extents = dict(zip(out, acc.shape), k=int(depth))
+    for buf, offsets, letters in ((lhs, lhs_offsets, left), (rhs, rhs_offsets, right)):
+        for length, offset, x in zip(buf.array.shape, offsets, letters):
+            if x in op.padded:
+                extents[x] = max(0, min(extents[x], length - offset))
     a = _operand(op, frame, lhs, lhs_offsets, left, batch + "mk", extents)
     b = _operand(op, frame, rhs, rhs_offsets, right, batch + "kn", extents)
     element = element_of(op.acc.type)
     a, a_element = _factor(frame, op.prologue_lhs, a, element_of(op.lhs.type))
     b, b_element = _factor(frame, op.prologue_rhs, b, element_of(op.rhs.type))
     product = arrays.matmul(a, b, a_element, b_element, element, frame.exact)
+    if op.padded:
+        whole = np.zeros(acc.shape, product.dtype)
+        whole[tuple(slice(extents[x]) for x in out)] = product
+        product = whole
     if not is_empty(op.epilogue):
         (result,) = frame.run_elementwise(op.epilogue, [product, acc])
         return np.broadcast_to(result, acc.shape).copy()

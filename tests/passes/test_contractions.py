@@ -72,6 +72,26 @@ def f(a: f32[M, K], b: f32[K, N]) -> f32[M, N]:
     return c
 """,
     ),
+    Program(
+        "explicit buffers", 1, 0,
+        f"""{HEAD}
+def f(a: f16[M, K], b: f32[K, N], s: f32) -> f32[M, N]:
+    c = empty(f32, M, N)
+    for i, j in grid(M, N, by=(32, 16)):
+        left = shared(f16, 32, 8)
+        right = shared(f32, 8, 16)
+        acc = accumulator(f32, 32, 16)
+        fill(acc, 0)
+        for k in pipelined(K, by=8, stages=3):
+            copy(a[i, k], left)
+            copy(b[k, j], right)
+            gemm(left, right, acc)
+        for r, q in parallel(32, 16):
+            acc[r, q] = max(acc[r, q] * s, 0.0)
+        copy(acc, c[i, j])
+    return c
+""",
+    ),
     Program("whole tensors", 2, 0, f"{HEAD}def f(a: f32[M, K], b: f32[K, N], d: f32[N, K]) -> f32[M, K]:\n    return (a @ b + 1.0) @ d\n"),
 ]  # fmt: skip
 
