@@ -177,9 +177,7 @@ class Placement:
             return None
         for v in (store.buffer, *store.offsets):
             self._hoist(v, op)
-        target = views.subview(
-            build, store.buffer, store.offsets, self.extents.sizes(value), tile.shape_of(value.type), store.dropped, store.steps
-        )
+        target = views.subview(build, store.buffer, store.offsets, self.extents.sizes(value), tile.shape_of(value.type), store.dropped, store.steps)
         if self.reads_clash(reader, target, in_place):
             assert target.op is not None
             target.op.erase()
