@@ -7,9 +7,14 @@ from typing import ClassVar
 
 from tilelang.ir.core import Module
 from tilelang.ir.passes import Pass, PassContext, register
-from tilelang.ir.rewrite import rewrite_greedily
+from tilelang.ir.rewrite import Patterns, rewrite_greedily
 from tilelang.passes import cse, dce, licm
-from tilelang.passes.canonicalize import PATTERNS
+from tilelang.passes.canonicalize import PATTERNS as EARLY
+from tilelang.passes.folding.arithmetic import late
+
+PATTERNS = Patterns("cleanup")
+PATTERNS.include(EARLY)
+PATTERNS.include(late)
 
 
 @register

@@ -168,6 +168,19 @@ def join_constants(op: Operation, rw: Rewriter) -> bool:
 
 
 @patterns.on(arith.Add)
+def constants_outward(op: arith.Add, rw: Rewriter) -> bool:
+    """a + (x + c) = (a + x) + c: neighbouring addresses share a + x and differ by a displacement."""
+    if not is_integral(op.out.type) or splat_value(op.a) is not None or splat_value(op.b) is not None:
+        return False
+    for plain, sum_ in ((op.a, op.b), (op.b, op.a)):
+        inner = sum_.op
+        if isinstance(inner, arith.Add) and splat_value(inner.b) is not None and splat_value(inner.a) is None:
+            rw.replace_op(op, arith.Add([rw(arith.Add([plain, inner.a], [op.out.type])), inner.b], [op.out.type]))
+            return True
+    return False
+
+
+@patterns.on(arith.Add)
 def add_what_was_subtracted(op: arith.Add, rw: Rewriter) -> bool:
     """(x - y) + y = x."""
     for difference, other in ((op.a, op.b), (op.b, op.a)):
@@ -342,4 +355,23 @@ def bitcast_chain(op: arith.Bitcast, rw: Rewriter) -> bool:
     if not isinstance(inner, arith.Bitcast):
         return False
     rw.replace_op(op, arith.Bitcast.of(inner.x, element_of(op.out.type)))
+    return True
+
+
+# -- what only the last pass may do, since others understand // and % better
+
+late = Patterns("late arithmetic")
+
+
+@late.on(arith.FloorDiv, arith.Mod)
+def by_power_of_two(op: Operation, rw: Rewriter) -> bool:
+    """x // 2**k = x >> k and x % 2**k = x & (2**k - 1), for negative x too: both round down."""
+    x, divisor = op.operands
+    number = splat_value(divisor)
+    if not is_integral(x.type) or not can_be_constant(x.type) or number is None or number <= 0 or number & (number - 1):
+        return False
+    if isinstance(op, arith.FloorDiv):
+        rw.replace_op(op, arith.Shr.of(x, rw(arith.Constant.of(number.bit_length() - 1, x.type))))
+    else:
+        rw.replace_op(op, arith.And.of(x, rw(arith.Constant.of(number - 1, x.type))))
     return True
