@@ -454,8 +454,10 @@ def elements(w: Writer, v: Var) -> None:
     """A loop over the elements of a buffer."""
     names = [w.fresh("e") for _ in v.axes]
     at = ", ".join(names)
-    x = w.tensor(v.dtype, tuple(a.n for a in v.axes))
-    with Block(w, f"for {at} in parallel({w.items(v.axes)}):"):
+    static = all(a.kind != "range" for a in v.axes)
+    x = w.tensor(v.dtype, w.plain(v.axes)[0]) if static else v.name
+    extents = ", ".join(f"len({a.name})" if a.kind == "range" else a.item for a in v.axes)
+    with Block(w, f"for {at} in parallel({extents}):"):
         value = w.pick((f"{v.name}[{at}] * 2", f"{x}[{at}] + {v.name}[{at}]", f"max({x}[{at}], {w.literal(v.dtype)})", f"{v.name}[{at}] * {w.number(v.dtype)}"))
         w.line(f"{v.name}[{at}] = {value}")
 

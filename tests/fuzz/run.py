@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 import time
 from collections import Counter
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.errors import FlakyFailure
 from hypothesis.internal.conjecture import engine
 
-from tests.fuzz.cases import Case
+from tests.fuzz.cases import Case, Scalar, Tensor
 from tests.fuzz.worker import Worker
 
 
@@ -80,10 +81,18 @@ def show(found: Failure) -> str:
     text = found.case.text if isinstance(found.case, Case) else str(found.case)
     parts = [f"# {found.signature}", text]
     if isinstance(found.case, Case):
-        parts.append("\n".join(f"# {a}" for a in [*found.case.args, found.case.dims, {k: getattr(found.case, k) for k in
-                     ("seed", "special", "strided", "threads", "each")}]))  # fmt: skip
-    parts.append("\n".join(f"# {line}" for line in found.details.splitlines()))
-    return "\n".join(parts) + "\n"
+        parts += [f"# {a}" for a in found.case.args]
+    parts += [f"# {line}" for line in found.details.splitlines()]
+    return "\n".join([*parts, f"# replay: {found.case!r}\n"]).encode(errors="backslashreplace").decode()
+
+
+def replay(path: Path, worker: Worker) -> int:
+    """Checks the case that a file of `show` holds; prints the verdict."""
+    line = next(line for line in path.read_text().splitlines() if line.startswith("# replay: "))
+    case = eval(line.removeprefix("# replay: "), {"Case": Case, "Tensor": Tensor, "Scalar": Scalar})
+    status, signature, details = worker.check("programs" if isinstance(case, Case) else "broken", case)
+    print(f"{status} {signature}\n{details}".strip())
+    return int(status == "fail")
 
 
 def main() -> int:
@@ -94,7 +103,11 @@ def main() -> int:
     parser.add_argument("--save", type=Path, default=Path("fuzz-failures"), help="folder for the failures")
     parser.add_argument("--limit", type=float, default=60.0, help="seconds a case may take")
     parser.add_argument("--shrink", type=float, default=60.0, help="seconds for making one failure small")
+    parser.add_argument("--replay", type=Path, metavar="FILE", help="check the case of one failure again")
     args = parser.parse_args()
+    if args.replay is not None:
+        with contextlib.closing(Worker(args.limit)) as one:
+            return replay(args.replay, one)
     engine.MAX_SHRINKING_SECONDS = args.shrink
     worker, counts, known = Worker(args.limit), Counter[str](), set[str]()
     done, last, begin = 0, time.monotonic(), time.monotonic()
