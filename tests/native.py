@@ -34,18 +34,18 @@ class Native:
         self.errors = compiled.emitted.errors
         ((name, symbol),) = compiled.emitted.symbols.items()
         (entry,) = (f for f in functions(module) if f.sym_name == name)
-        self.floats = [isinstance(a.type, Scalar) and a.type.is_float for a in entry.args]
+        self.types = [a.type for a in entry.args]
         self.loaded = compiled.load()
         self.entry = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)(self.loaded.address(symbol))
 
     def __call__(self, *args: Any, threads: int = 1) -> tuple[ErrorEntry | None, list[int]]:
         """One array or number a parameter; gives the error, if any, and the spare slots."""
         slots = (ctypes.c_uint64 * (len(args) + ERROR_SLOTS))()
-        for i, (value, is_float) in enumerate(zip(args, self.floats, strict=True)):
-            if isinstance(value, np.ndarray):
+        for i, (value, kind) in enumerate(zip(args, self.types, strict=True)):
+            if not isinstance(kind, Scalar):
                 slots[i] = value.ctypes.data
             else:
-                slots[i] = struct.unpack("<Q", struct.pack("<d", value))[0] if is_float else int(value) & (1 << 64) - 1
+                slots[i] = struct.unpack("<Q", struct.pack("<d", value))[0] if kind.is_float else int(value) & (1 << 64) - 1
         code = self.entry(ctypes.addressof(slots), threads)
         return self.errors[code - 1] if code else None, list(slots)[len(args) :]
 
