@@ -52,7 +52,7 @@ def plan(op: Operation, target: Target) -> Vector:
     axis = best_axis(dims, written, read)
     lanes = target.lanes(lane_bits(op))
     cost = _cost(op)
-    unroll = 4 if cost <= 4 else 2 if cost <= 24 else 1
+    unroll = 4 if cost <= 4 else 2
     if isinstance(op, mem.Reduce) and axis in op.axes and cost <= 4:
         unroll = 8  # additions wait for each other: more sums at once
     return (-1, 0, 1) if axis is None else (axis, lanes, unroll)

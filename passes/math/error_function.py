@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from tilelang.ir.core import Value
 from tilelang.passes.math.build import MathBuilder
-from tilelang.passes.math.exponential import exp
+from tilelang.passes.math.exponential import exp_in_range
 
 BORDER = {32: 0.9, 64: 1.0}
 # From here on erf rounds to 1.
@@ -32,5 +32,5 @@ FAR = {
 def erf(m: MathBuilder, x: Value) -> Value:
     size = m.at_most(m.abs(x), END[m.bits])
     near = m.mul(x, m.horner(m.mul(size, size), NEAR[m.bits]))
-    far = m.copysign(m.sub(1.0, exp(m, m.horner(size, FAR[m.bits]))), x)
+    far = m.copysign(m.sub(1.0, exp_in_range(m, m.horner(size, FAR[m.bits]))), x)
     return m.select(m.cmp("lt", size, BORDER[m.bits]), near, far)

@@ -46,6 +46,12 @@ def exp(m: MathBuilder, x: Value) -> Value:
     return m.scale(m.add(exp_minus_1(m, r), 1.0), n)
 
 
+def exp_in_range(m: MathBuilder, x: Value) -> Value:
+    """e**x where neither x nor the result is near the ends of the range."""
+    r, n = reduce(m, x)
+    return m.mul(m.add(exp_minus_1(m, r), 1.0), m.power_of_two(n))
+
+
 def exp2(m: MathBuilder, x: Value) -> Value:
     low, high = EXP2_RANGE[m.bits]
     x = m.at_most(m.at_least(x, low), high)

@@ -79,7 +79,7 @@ def pow(m: MathBuilder, x: Value, y: Value) -> Value:
         logarithm = wide.fma(e, 0.6931471805599453, wide.add(f, tail(wide, f)))
         product = wide.mul(m(arith.Cast.of(y, f64)), logarithm)
         # Clipped where f32 has overflowed or vanished long before.
-        power = m(arith.Cast.of(exponential.exp(wide, wide.at_most(wide.at_least(product, -200.0), 200.0)), f32))
+        power = m(arith.Cast.of(exponential.exp_in_range(wide, wide.at_most(wide.at_least(product, -200.0), 200.0)), f32))
     else:
         power = _long_pow(m, size, y)
     return _pow_special(m, x, size, y, power)
