@@ -193,7 +193,7 @@ def some_axes(w: Writer, axes: Axes) -> Axes:
 
 def declare(w: Writer, axes: Axes, depth: int) -> None:
     if w.often(1):
-        v = Var(w.fresh("u"), w.pick(("i32", "f32", "bool_")), ())
+        v = Var(w.fresh("v"), w.pick(("i32", "f32", "bool_")), ())
         w.line(f"{v.name} = {w.scalar(v.dtype, 2)}")
         w.scalars.append(Var(v.name, v.dtype, (), fixed=True))
         return

@@ -39,6 +39,8 @@ def check_program(case: Case) -> Verdict:
         return "skip", type(why).__name__, ""
     except bd.Refused as why:
         return "fail", "accepted", f"the compiler accepts it, but: {why}"
+    except Exception as error:
+        return failure("evaluator", error)
     for how in ("interpret", "fast"):
         found = _run(kernel, case, how, expected)
         if found is not None:

@@ -40,10 +40,11 @@ class Worker:
         said = (child.stderr.read() or b"").decode(errors="replace")
         if verdict is not None:
             return verdict
+        code = child.wait() if ready else None
         self.close()
-        if not ready:
+        if code is None:
             return "fail", "hang", f"no answer after {self.limit} s"
-        return "fail", f"crash {child.returncode}", said[-4000:]
+        return "fail", f"crash {code}", said[-4000:]
 
     def close(self) -> None:
         if self.child is not None:
