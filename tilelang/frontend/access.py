@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from tilelang.diagnostics import Note
-from tilelang.dialects import mem, tile
+from tilelang.dialects import dist, mem, tile
 from tilelang.frontend import ast
 from tilelang.frontend.arithmetic import Arithmetic
 from tilelang.frontend.context import Failed, ast_text
@@ -175,11 +175,11 @@ class Access(Arithmetic):
         what = f"'{buffer.name}'"
         with self.at(entry.node.span):
             outside = first if self.at_least(-1 - first, 0) else last if self.at_least(last - dim, 0) and self.at_least(extent, 1) else None
-            if outside is not None:
-                help = f"indices count from 0: the last is {dim - 1}" if outside is first and first.value is not None else None
-                self.error("index-out-of-bounds", entry.node.span, [self.made(buffer)], help, index=outside, axis=position, what=what, length=dim)
             low_open = not self.at_least(first, 0)
             high_open = not self.at_least(dim - 1 - last, 0)
+            if outside is not None and (low_open or high_open) and dim.value != 0:  # where all can be proved, the code never runs
+                help = f"indices count from 0: the last is {dim - 1}" if outside is first and first.value is not None else None
+                self.error("index-out-of-bounds", entry.node.span, [self.made(buffer)], help, index=outside, axis=position, what=what, length=dim)
             message = f"index {{0}} is outside axis {position} of {what}, which has length {{1}}"
             if first is last:
                 checks = [first] * low_open + [dim - 1 - last] * high_open
@@ -198,14 +198,27 @@ class Access(Arithmetic):
             if place.indexed:
                 return self.gather(place)
             offsets = [self.value(e.offset) for e in place.entries]
+            tokens = self.tokens(buffer)
             if place.is_element and pad is None:
+                if tokens:
+                    self.insert(mem.Wait.of(*tokens))
                 return Num(self.emit(mem.Load.of(buffer.ssa, offsets)), buffer.dtype)
             type = tile_type(place.axes, buffer.dtype)
-            load = tile.Load.of(buffer.ssa, offsets, self.sizes(place.axes, type), type, pad, place.dropped, place.steps)
+            load = tile.Load.of(buffer.ssa, offsets, self.sizes(place.axes, type), type, pad, place.dropped, place.steps, tokens)
             loaded = self.emit(load)
             if place.is_element:
                 return Num(self.emit(tile.Extract.of(loaded, [])), buffer.dtype)
             return Tile(loaded, buffer.dtype, place.axes)
+
+    def arrived(self, token: Value) -> None:
+        """Loads of memory of all ranks that follow in this block, or inside it, depend on a wait; it is behind all waits before it."""
+        self.known[-1]["arrived"] = token
+
+    def tokens(self, buffer: Buffer) -> tuple[Value, ...]:
+        """What a load of the buffer depends on."""
+        if not dist.is_symmetric(buffer.ssa):
+            return ()
+        return next(((cache["arrived"],) for cache in reversed(self.known) if "arrived" in cache), ())
 
     def gather(self, place: Place) -> Tile:
         axes = place.axes
@@ -216,6 +229,9 @@ class Access(Arithmetic):
         own = [a for i, a in enumerate(axes) if not place.at <= i < place.at + len(place.shared)]
         sizes = [self.value(a.extent) for a in own if isinstance(a.dim, Dyn)]
         indices, offsets = self.index_operands(place)
+        tokens = self.tokens(place.buffer)
+        if tokens:
+            self.insert(mem.Wait.of(*tokens))
         op = tile.Gather.of(place.buffer.ssa, indices, offsets, sizes, place.indexed, type, place.dropped, place.steps)
         made = Tile(self.emit(op), place.buffer.dtype, axes)
         return self.transposed(made, self.front_first(place)) if place.apart else made
@@ -340,6 +356,11 @@ class Access(Arithmetic):
         """copy(source, target). Where the source ends before the target, the rest of the target becomes 0."""
         to = self.place(target)
         value = self.eval_place_or_value(source, to)
+        if isinstance(value, Tile) and value.rank == len(to.axes) and any(self.lengthened(a, t) is not a for a, t in zip(value.axes, to.axes)):
+            self.write(to, Const(False if to.buffer.dtype is bool_ else 0), source)
+            axes = tuple(t if self.lengthened(a, t) is a else a for a, t in zip(value.axes, to.axes))
+            kept = iter(axes)
+            to = replace(to, axes=axes, entries=[replace(e, axis=next(kept)) if e.axis is not None else e for e in to.entries])
         self.write(to, value, source)
 
     def eval_place_or_value(self, source: ast.Expr, to: Place) -> Val:

@@ -43,7 +43,8 @@ from tilelang.ir.types import DYN, BufferType, Dim, Scalar, Type
 
 # Functions that a whole-tensor function does not have: one of them makes it a tile function.
 _TILE_FUNCTIONS = frozenset(
-    ("grid", "parallel", "pipelined", "empty", "shared", "accumulator", "local", "copy", "gemm", "fill", "load", "atomic_add", "atomic_max", "atomic_min")
+    ("grid", "parallel", "pipelined", "empty", "shared", "accumulator", "local", "copy", "gemm", "fill", "load", "atomic_add", "atomic_max", "atomic_min",
+     "put", "signal", "wait", "fence", "barrier", "rank", "world")
 )
 _RECURSION = 20_000  # Python frames; the depth of the tree is bounded by the readers
 
@@ -186,7 +187,7 @@ class _Build:
         dims = self.spec.dims_of(p.dims)
         if self.level == "tensor":
             return tensor_type(tuple(Axis.whole(d) for d in dims), dtype)
-        return BufferType(tuple(map(dim_of, dims)), dtype, "global", self.strides(p.name, len(dims)))
+        return BufferType(tuple(map(dim_of, dims)), dtype, p.space, self.strides(p.name, len(dims)))
 
     def strides(self, name: str, rank: int) -> tuple[Dim, ...] | None:
         """Strides of a parameter: unknown, but for the last axis of a tensor with unit stride."""

@@ -10,7 +10,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from tilelang.diagnostics import Diagnostics, Note, Source, TileError, nearest
-from tilelang.dtypes import DTYPES, Dim, InOut, Tensor, dims, dtype, dtypes, scalar_name, tune
+from tilelang.dtypes import DTYPES, Dim, InOut, Symmetric, Tensor, dims, dtype, dtypes, scalar_name, tune
 from tilelang.dtypes import DtypeParam as DtypeChoice
 from tilelang.frontend import ast
 from tilelang.frontend.values import POISON, Builtin, Const, DType, DtypeParam, Function, Index, Namespace, Num, Tile, Tuple, TypeForm, Val
@@ -18,7 +18,7 @@ from tilelang.ir import index as ix
 from tilelang.ir.types import Scalar
 
 LOOPS = ("grid", "pipelined", "range", "static_range", "parallel")
-TYPE_FORMS = ("Tensor", "InOut", "tune", "dims", "dtypes", "dtype", "int", "float", "bool", "str", "tuple")
+TYPE_FORMS = ("Tensor", "InOut", "Symmetric", "tune", "dims", "dtypes", "dtype", "int", "float", "bool", "str", "tuple")
 
 
 class Unsupported(Exception):
@@ -231,7 +231,7 @@ def python_value(x: Any, name: str) -> Val:
     scalar = scalar_name(x)
     if scalar is not None:
         return DType(Scalar(scalar))
-    if any(x is form for form in (Tensor, InOut, tune, dims, dtypes)):
+    if any(x is form for form in (Tensor, InOut, Symmetric, tune, dims, dtypes)):
         return TypeForm(x.__name__)
     if isinstance(x, ModuleType):
         return Namespace(x, x.__name__ in ("tilelang", "tilelang.api", "tilelang.dtypes"))

@@ -326,6 +326,8 @@ class Expressions(Joins):
         base = self.eval(node.base)
         match base:
             case Buffer():
+                if not base.is_global and any(isinstance(i, ast.NoneLiteral) for i in node.items):
+                    return self.tile_subscript(self.whole(base, node.base), node)
                 return self.read(self.place_in(base, node))
             case Tile():
                 return self.tile_subscript(base, node)

@@ -9,8 +9,8 @@ from tilelang.frontend import ast
 from tilelang.frontend.access import Entry, Place
 from tilelang.frontend.arithmetic import FORMULAS, UNARY, gelu_tanh, relu
 from tilelang.frontend.calls import Arguments, language
+from tilelang.frontend.communication import Communication
 from tilelang.frontend.context import ast_text
-from tilelang.frontend.reductions import Reductions
 from tilelang.frontend.shapes import Operand
 from tilelang.frontend.values import Axis, Buffer, Const, DType, Index, Num, Range, Tile, Tuple, Val, acc_type, as_index, dtype_text, is_number
 from tilelang.ir import index as ix
@@ -20,7 +20,7 @@ from tilelang.ir.types import BufferType, Dyn, Scalar, bool_, i32
 NONE = Const(None)
 
 
-class Functions(Reductions):
+class Functions(Communication):
     in_block = False  # inside a grid or an element loop
 
     # -- creation

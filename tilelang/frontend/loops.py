@@ -260,7 +260,8 @@ class Loops(Expressions):
         value = self.eval(node)
         if isinstance(value, Range):
             name = node.span.text
-            self.wrong_type(node, "the bound of a loop", value, "an integer", f"write range({name}.start, {name}.stop)")
+            help = f"write range({name}.start, {name}.stop), or len({name}) for its length"
+            self.wrong_type(node, "the bound of a loop", value, "an integer", help)
         return self.to_index(value, node)
 
     def block_size(self, node: ast.Expr) -> int:
@@ -405,7 +406,7 @@ class Loops(Expressions):
         if node is None or isinstance(node, ast.NoneLiteral):
             return [0] * rank
         value = self.eval(node)
-        items = list(value.items) if isinstance(value, Tuple) else [value]
+        items = list(value.items) if isinstance(value, Tuple) else [value] * rank
         nodes = list(node.items) if isinstance(node, ast.TupleExpr) else [node] * len(items)
         if len(items) != rank:
             self.error("wrong-arguments", node.span, function="grid", what=f"has {rank} axes, and 'by' has {len(items)} entries")

@@ -15,12 +15,13 @@ from tilelang.ir import index as ix
 from tilelang.ir.types import Scalar
 
 STATIC_KINDS = ("int", "float", "bool", "str", "dtype")
+TENSOR_ROLES = {"Tensor": "in", "InOut": "inout", "Symmetric": "symmetric"}
 TENSOR_HELP = "write a tensor as f32[M, N] or Tensor[Float, M, N], a run-time scalar as f32, a compile-time value as int, float, bool, str or dtype"
 
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """One parameter. role: in or inout (tensors), scalar (run-time number), static (compile-time value).
+    """One parameter. role: in or inout (tensors), scalar (run-time number), static (compile-time value). space: symmetric for memory of all ranks.
 
     dtype: of tensors and scalars, a Scalar or the name of a dtype parameter. dims: of tensors; index expressions of symbolic dims and of
     compile-time parameters. kind: of compile-time values, one of STATIC_KINDS. default: None when there is none. domain: of a tunable."""
@@ -35,6 +36,7 @@ class Param:
     domain: tuple[Any, ...] = ()
     keyword: bool = False
     has_default: bool = False
+    space: str = "global"
 
     @property
     def is_tensor(self) -> bool:
@@ -223,9 +225,12 @@ class _Reader:
         if found is None:
             return None
         role, dtype, dims = found
+        space = "global"
+        if role == "symmetric":
+            role, space = "inout", role
         if p.default is not None:
             self.error(p.default.span, f"the parameter {p.name!r} is a {'tensor' if role != 'scalar' else 'run-time scalar'} and has no default", "remove it")
-        return Param(p.name, p.span, role, dtype, dims, keyword=keyword)
+        return Param(p.name, p.span, role, dtype, dims, keyword=keyword, space=space)
 
     def static(self, p: ast.Param, kind: str, keyword: bool) -> Param:
         domain: tuple[Any, ...] = ()
@@ -264,16 +269,16 @@ class _Reader:
             base = self.name_value(node.base)
             if isinstance(base, (DType, DtypeParam)):
                 return "in", self.dtype_of(base), self.dim_list(node.items)
-            if isinstance(base, TypeForm) and base.name in ("Tensor", "InOut"):
+            if isinstance(base, TypeForm) and base.name in TENSOR_ROLES:
                 return self.tensor(node, base.name)
         text = node.span.text
-        near = nearest(text.partition("[")[0], [*DTYPES, "Tensor", "InOut"]) if isinstance(node, (ast.Name, ast.Subscript)) else None
+        near = nearest(text.partition("[")[0], [*DTYPES, *TENSOR_ROLES]) if isinstance(node, (ast.Name, ast.Subscript)) else None
         hint = f"did you mean {near!r}?" if near and value is None else TENSOR_HELP
         self.error(span, f"{who} has the annotation '{text}', which is not a type of the language", hint)
         return None
 
     def tensor(self, node: ast.Subscript, form: str) -> tuple[str, Scalar | str, tuple[ix.Expr, ...]] | None:
-        role = "in" if form == "Tensor" else "inout"
+        role = TENSOR_ROLES[form]
         first = self.name_value(node.items[0]) if node.items else None
         if isinstance(first, TypeForm) and first.name == "bool":
             first = DType(Scalar("bool"))
@@ -322,8 +327,9 @@ class _Reader:
             if found is None:
                 continue
             role, dtype, dims = found
-            if role == "inout":
-                self.error(item.span, "a result is a new tensor, InOut is for parameters", "write Tensor[...]")
+            if role in ("inout", "symmetric"):
+                form = "InOut" if role == "inout" else "Symmetric"
+                self.error(item.span, f"a result is a new tensor, {form} is for parameters", "write Tensor[...]")
             out.append(Result(dtype, dims, item.span))
         return out, several
 
