@@ -2,13 +2,14 @@
 
     scope = Scope()
     e = scope.expr(offset)              # i0 * 64 + M, ... : loop indices, dims and everything not understood are symbols
-    scope.facts                         # what is known of the symbols met so far: extents >= 0, ranges of loop indices
+    scope.facts                         # what is known of the symbols met so far everywhere in the function: extents >= 0
+    scope.facts_at(op)                  # and what the loops around an op say: their indices have a range, so that it is not empty
     scope.build(e, builder)             # ops that compute it"""
 
 from __future__ import annotations
 
 from tilelang.dialects import arith, func, loop, mem
-from tilelang.ir.core import Builder, Operation, Value
+from tilelang.ir.core import Block, Builder, Operation, Value
 from tilelang.ir.expr import Const, Expr, FloorDiv, Max, Min, Mod, Product, Sum, Sym, const, emax, emin, sym
 from tilelang.ir.facts import Facts
 from tilelang.ir.types import BufferType, Dyn, index, shape_of
@@ -23,6 +24,7 @@ class Scope:
         self.facts = Facts()
         self.values: dict[str, Value] = {}
         self._known: dict[Value, Expr] = {}
+        self._facts: dict[Block, tuple[int, Facts]] = {}
         self._dims: dict[str | tuple[Value, int], Expr] = {}
 
     def expr(self, value: Value | int, depth: int = 0) -> Expr:
@@ -44,7 +46,7 @@ class Scope:
         if value.type is not index or depth > _DEPTH:
             return self._symbol(value)
         if op is None:
-            return self._argument(value, depth)
+            return self._symbol(value)
         if isinstance(op, arith.Constant):
             number = op.value
             assert isinstance(number, int)
@@ -93,21 +95,30 @@ class Scope:
             return const(dim)
         return self._dims.get((memory, axis)) or (self._dims.get(dim.name) if dim.name else None)
 
-    def _argument(self, value: Value, depth: int) -> Expr:
-        s = self._symbol(value)
-        assert value.block is not None
-        op = value.block.parent_op
-        if isinstance(op, loop.For) and value is op.iv:
-            bounds = (op.lower, op.upper, op.step)
-        elif isinstance(op, loop.Parallel):
-            bounds = (op.lowers[value.index], op.uppers[value.index], op.steps[value.index])
-        else:
-            return s
-        lower, upper, step = (self.expr(v, depth + 1) for v in bounds)
-        self.facts.range(s.name, lower, upper)
-        if step.value is not None and step.value > 1 and lower.value is not None:
-            self.facts.multiple(s, step.value, lower.value)
-        return s
+    def facts_at(self, op: Operation) -> Facts:
+        """What holds where an op stands: the indices of the loops around it are in their ranges."""
+        loops: list[tuple[Expr, Expr, Expr, Expr]] = []
+        around = op.parent_op
+        while around is not None:
+            if isinstance(around, loop.For):
+                ranges = [(around.iv, around.lower, around.upper, around.step)]
+            else:
+                ranges = list(zip(around.ivs, around.lowers, around.uppers, around.steps)) if isinstance(around, loop.Parallel) else []
+            for iv, lower, upper, step in ranges:
+                loops.append((self.expr(iv), self.expr(lower), self.expr(upper), self.expr(step)))
+            around = around.parent_op
+        block = op.parent
+        assert block is not None
+        known = self._facts.get(block)
+        if known is not None and known[0] == len(self.values):
+            return known[1]
+        facts = self.facts.copy()
+        for iv, lower, upper, step in loops:
+            facts.range(str(iv), lower, upper)
+            if step.value is not None and step.value > 1 and lower.value is not None:
+                facts.multiple(iv, step.value, lower.value)
+        self._facts[block] = len(self.values), facts
+        return facts
 
     def assume_of(self, function: func.Func) -> None:
         """Takes in the facts that the function declares about its symbolic dims."""

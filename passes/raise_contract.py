@@ -83,6 +83,7 @@ class _Raiser:
         end = op.body.block.last
         assert isinstance(end, loop.Yield)
         self.end = end
+        self.facts = scope.facts_at(op)  # of the place of the contraction: the loop may have no iterations
 
     def run(self) -> int:
         """Raises what can be; the number of products."""
@@ -174,9 +175,9 @@ class _Raiser:
             return None
         batch = _BATCHES[: rank - 2]
         lhs, rhs = self.operand(op.lhs, batch + "mk"), self.operand(op.rhs, batch + "kn")
-        if lhs is None or rhs is None or not self.scope.facts.prove_eq(lhs.depth, rhs.depth):
+        if lhs is None or rhs is None or not self.facts.prove_eq(lhs.depth, rhs.depth):
             return None
-        if "k" in lhs.padded + rhs.padded and not (lhs.end is not None and rhs.end is not None and self.scope.facts.prove_eq(lhs.end, rhs.end)):
+        if "k" in lhs.padded + rhs.padded and not (lhs.end is not None and rhs.end is not None and self.facts.prove_eq(lhs.end, rhs.end)):
             return None  # zeros meet numbers, which may be infinite
         return _Product(op, lhs, rhs, scaling)
 
@@ -208,7 +209,7 @@ class _Raiser:
 
     def padding(self, load: tile.Load, offsets: list[Expr], letters: str, extents: dict[str, Expr]) -> str | None:
         """The letters along which a padded load may reach behind the end; None when it may start outside, or is padded with anything but 0."""
-        facts = self.scope.facts
+        facts = self.facts
         if load.pad is None or arith.constant_value(load.pad) != 0:
             return None
         found = ""
@@ -286,7 +287,7 @@ class _Raiser:
 
     def window(self, offset: Expr, length: Expr) -> tuple[Expr, Expr] | None:
         """(start, extent) of the range that the blocks at `offset`, `length` long, tile as the loop runs; None when they do not."""
-        iv, facts = self.iv_symbol(), self.scope.facts
+        iv, facts = self.iv_symbol(), self.facts
         lower, upper, step = (self.scope.expr(v) for v in (self.op.lower, self.op.upper, self.op.step))
         if not offset.is_affine([iv]) or self.varies(length) or step.value is None:
             return None
@@ -296,7 +297,7 @@ class _Raiser:
         advance = stride * step.value
         start = offset.substitute({iv: lower})
         trips = ceildiv(emax(upper - lower, 0), step)
-        length = facts.simplify(length)
+        length = self.scope.facts_at(self.end).simplify(length)
         if length == advance:
             return start, facts.simplify(trips * advance)
         # min(advance, stop - offset): the last block is clipped at `stop`.

@@ -99,7 +99,7 @@ class _Checker:
         ]
 
     def bounds(self, op: Operation, memory: Value, ranges: list[Range]) -> None:
-        facts = self.scope.facts
+        facts = self.scope.facts_at(op)
         if not all(facts.prove_ge(extent, 1) for _, _, extent, _ in ranges):
             return  # nothing may be touched
         for axis, start, extent, step in ranges:
@@ -127,7 +127,7 @@ class _Checker:
             pairs = [(around.lower, around.upper)] if isinstance(around, loop.For) else []
             if isinstance(around, loop.Parallel):
                 pairs = list(zip(around.lowers, around.uppers))
-            if any(self.scope.facts.prove_ge(self.scope.expr(lower), self.scope.expr(upper)) for lower, upper in pairs):
+            if any(self.scope.facts_at(around).prove_ge(self.scope.expr(lower), self.scope.expr(upper)) for lower, upper in pairs):
                 return True
             around = around.parent_op
         return False
@@ -140,7 +140,7 @@ class _Checker:
         root = views.root(buffer)
         if grid is None or _is_conditional(op) or (root.op is not None and grid.is_ancestor_of(root.op)) or root is not buffer:
             return
-        facts = self.scope.facts
+        facts = self.scope.facts_at(grid)
         symbols = {name for _, start, _, _ in ranges for name in start.symbols()}
         inside = (self.scope.values[name] for name in symbols)
         if any(grid.is_ancestor_of(v.op) for v in inside if v.op is not None):
