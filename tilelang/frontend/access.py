@@ -356,9 +356,9 @@ class Access(Arithmetic):
         """copy(source, target). Where the source ends before the target, the rest of the target becomes 0."""
         to = self.place(target)
         value = self.eval_place_or_value(source, to)
-        if isinstance(value, Tile) and value.rank == len(to.axes) and any(self.lengthened(a, t) is not a for a, t in zip(value.axes, to.axes)):
+        if isinstance(value, Tile) and value.rank == len(to.axes) and any(self.lengthened(a, t) != a for a, t in zip(value.axes, to.axes)):
             self.write(to, Const(False if to.buffer.dtype is bool_ else 0), source)
-            axes = tuple(t if self.lengthened(a, t) is a else a for a, t in zip(value.axes, to.axes))
+            axes = tuple(t if self.lengthened(a, t) == a else a for a, t in zip(value.axes, to.axes))
             kept = iter(axes)
             to = replace(to, axes=axes, entries=[replace(e, axis=next(kept)) if e.axis is not None else e for e in to.entries])
         self.write(to, value, source)
