@@ -35,6 +35,7 @@ from tilelang.frontend.values import (
     product_type,
     promote,
 )  # fmt: skip
+from tilelang.ir import index as ix
 from tilelang.ir.core import Block, Operation, Region, Value
 from tilelang.ir.types import Scalar, bool_
 
@@ -150,12 +151,20 @@ class Expressions(Joins):
 
     symbols_matter = True  # False for compile-time evaluation, where dims are only symbols and nothing may be emitted
 
-    def emit(self, op: Operation) -> Value:
+    def must_run(self) -> None:
+        """What follows needs run time."""
         if not self.symbols_matter:
             span = self.b.span
             assert span is not None
             self.error("not-constant", span, what="this", value=f"'{span.text}'")
+
+    def emit(self, op: Operation) -> Value:
+        self.must_run()
         return super().emit(op)
+
+    def value(self, e: ix.Expr) -> Value:
+        self.must_run()
+        return super().value(e)
 
     def attribute(self, node: ast.Attribute) -> Val:
         base = self.eval(node.base)
