@@ -383,7 +383,8 @@ def block_buffer(w: Writer, axes: Axes, depth: int) -> None:
     colons = ", ".join(":" for _ in v.axes)
     if w.often(5) and all(a.kind != "dim" for a in v.axes):
         w.line(f"{v.name} = shared({dtype}, {', '.join(str(a.n) if a.kind == 'range' else a.item for a in v.axes)})")
-        w.line(f"copy({w.load(v.axes, dtype)}, {v.name}[{colons}])")
+        dims, items = w.plain(v.axes)
+        w.line(f"copy({w.tensor(dtype, dims)}[{items}], {v.name}[{colons}])")
         full = tuple(Axis("len", "", a.n) for a in v.axes)
         w.vars.append(Var(v.name, dtype, full, buffer=True))
         return
