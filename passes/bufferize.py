@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from tilelang.dialects import arith, func, loop, mem, tile
+from tilelang.dialects import arith, dist, func, loop, mem, tile
 from tilelang.dialects.contract import is_empty
 from tilelang.ir.core import Block, Builder, Module, Operation, Region, Value, VerifyError
 from tilelang.ir.passes import Pass, PassContext, register
@@ -207,6 +207,10 @@ class Bufferizer:
             return
         view = views.subview(build, op.buffer, op.offsets, self.extents.sizes(op.value), shape_of(op.value.type), op.dropped, op.steps)
         build.insert(mem.Copy.of(self.place.of[op.value], view))
+
+    def put(self, op: dist.Put, build: Builder) -> None:
+        if is_tile(op.value):
+            op.set_operand(0, self.place.of[op.value])
 
     def gather(self, op: tile.Gather, build: Builder) -> None:
         dst = self.place.choose(op.out, op, build)
@@ -463,6 +467,7 @@ _RULES: dict[type[Operation], Callable[[Bufferizer, Any, Builder], None]] = {
     tile.Iota: Bufferizer.iota,
     tile.Load: Bufferizer.load,
     tile.Store: Bufferizer.store,
+    dist.Put: Bufferizer.put,
     tile.Gather: Bufferizer.gather,
     tile.Scatter: Bufferizer.scatter,
     tile.AtomicRmw: Bufferizer.atomic,

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tilelang.dialects import arith, func, loop, mem, vec
+from tilelang.dialects import arith, dist, func, loop, mem, vec
 from tilelang.ir.core import Block, Module, Operation, Region, Value
 from tilelang.ir.passes import Pass, PassContext, register
 from tilelang.ir.types import BufferType, Dyn, PtrType, Scalar, Type, dim_bound, index
@@ -30,6 +30,11 @@ class LowerToVec(Pass):
     after: ClassVar[str] = "vec"
 
     def run(self, module: Module, ctx: PassContext) -> None:
+        for old in func.functions(module):
+            talks = next((op for op in old.walk() if type(op) in dist.DIALECT.members), None)
+            if talks is not None:
+                ctx.diagnostics.error("needs-ranks", talks.span, what=f"'{old.sym_name}'")
+        ctx.diagnostics.raise_if_errors()
         for old in func.functions(module):
             created = Lowering(old, ctx.target).run()
             for new in created:

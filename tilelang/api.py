@@ -11,11 +11,11 @@ from math import inf, nan, pi
 from typing import Any, NoReturn
 
 __all__ = [
-    "abs", "accumulator", "acc_type", "all", "any", "argmax", "argmin", "atomic_add", "atomic_max", "atomic_min", "broadcast", "cast", "cdiv", "ceil",
-    "clamp", "copy", "cos", "cumsum", "empty", "erf", "exp", "exp2", "expand", "fill", "floor", "fma", "full", "gather", "gelu", "gemm", "grid", "inf",
-    "iota", "isinf", "isnan", "local", "log", "log2", "matmul", "max", "mean", "min", "nan", "ones", "parallel", "pi", "pipelined", "prod",
-    "range", "reinterpret", "relu", "reshape", "round", "rsqrt", "shared", "sigmoid", "silu", "sin", "sqrt", "static_range", "sum", "tanh",
-    "transpose", "where", "zeros",
+    "abs", "acc_type", "accumulator", "all", "any", "argmax", "argmin", "atomic_add", "atomic_max", "atomic_min", "barrier", "broadcast", "cast",
+    "cdiv", "ceil", "clamp", "copy", "cos", "cumsum", "empty", "erf", "exp", "exp2", "expand", "fence", "fill", "floor", "fma", "full", "gather",
+    "gelu", "gemm", "grid", "inf", "iota", "isinf", "isnan", "local", "log", "log2", "matmul", "max", "mean", "min", "nan", "ones", "parallel", "pi",
+    "pipelined", "prod", "put", "range", "rank", "reinterpret", "relu", "reshape", "round", "rsqrt", "shared", "sigmoid", "signal", "silu", "sin",
+    "sqrt", "static_range", "sum", "tanh", "transpose", "wait", "where", "world", "zeros",
 ]
 
 
@@ -122,6 +122,44 @@ def atomic_max(place: Any, value: Any) -> None:
 def atomic_min(place: Any, value: Any) -> None:
     """place = min(place, value), atomically an element."""
     _outside("atomic_min")
+
+
+# -- communication between ranks
+
+
+def rank() -> Any:
+    """The number of this rank, from 0."""
+    _outside("rank")
+
+
+def world() -> Any:
+    """How many ranks run the kernel."""
+    _outside("world")
+
+
+def put(place: Any, value: Any, peer: Any) -> None:
+    """Writes a tile to a place in the memory of rank `peer`; it arrives some time later."""
+    _outside("put")
+
+
+def fence(peer: Any) -> None:
+    """What was put and signalled to `peer` before arrives before what is after."""
+    _outside("fence")
+
+
+def signal(place: Any, value: Any, peer: Any, kind: str = "set") -> None:
+    """Sets one integer of rank `peer` to the value, or adds to it (kind "add")."""
+    _outside("signal")
+
+
+def wait(place: Any, value: Any, cmp: str = "ge") -> None:
+    """Waits until one integer of this rank compares true with the value."""
+    _outside("wait")
+
+
+def barrier() -> None:
+    """Waits for all ranks, and for all that they put and signalled."""
+    _outside("barrier")
 
 
 # -- conversion and types

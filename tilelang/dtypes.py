@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 __all__ = [
-    "InOut", "Tensor", "bf16", "bool_", "dims", "dtype", "dtypes", "f16", "f32", "f64", "f8e4m3", "f8e5m2", "i16", "i32", "i64", "i8", "tune", "u16", "u32",
+    "InOut", "Symmetric", "Tensor", "bf16", "bool_", "dims", "dtype", "dtypes", "f16", "f32", "f64", "f8e4m3", "f8e5m2", "i16", "i32", "i64", "i8", "tune", "u16", "u32",
     "u64", "u8",
 ]  # fmt: skip
 
@@ -104,6 +104,7 @@ if MYPY:
     bool_: Any
     Tensor: Any
     InOut: Any
+    Symmetric: Any
 else:
     # fmt: off
     class f64(Dtype): "64-bit float"; ir_name = "f64"
@@ -128,6 +129,9 @@ else:
 
     class InOut(Value):
         """`InOut[dtype, dims...]`: a tensor that the kernel updates in place."""
+
+    class Symmetric(Value):
+        """`Symmetric[dtype, dims...]`: memory that every rank has, updated in place; other ranks may put into it and signal in it."""
 
 
 DTYPES: dict[str, Any] = {

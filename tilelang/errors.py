@@ -250,6 +250,32 @@ CATALOGUE: dict[str, Entry] = {
         "accumulate in a wider type",
         "Check mode: a result outside the range of its type.",
     ),
+    # -- several ranks ------------------------------------------------------------------------------------------------
+    "needs-ranks": Entry(
+        "{what} talks to other ranks, and would run here as one alone",
+        "run it on all ranks with tilelang.runtime.ranks.run_ranks; it is interpreted there, not compiled",
+        "Kernels with put, signal or wait run on several ranks at once, so far in the interpreter only.",
+    ),
+    "check-no-peer": Entry(
+        "rank {rank} addresses rank {peer}, and there are {world}",
+        "ranks count from 0: take the number modulo world()",
+        "Ranks: a put, signal or fence to a rank that is not there.",
+    ),
+    "check-rank-race": Entry(
+        "rank {first} {first_does} {what} of rank {owner} at {index}, and rank {second} {second_does} it with nothing between that orders the two",
+        "signal when the memory may be used again, and wait for that signal before the put",
+        "Ranks: two accesses of one element, at least one a write, with no signal and wait between them.",
+    ),
+    "check-fence": Entry(
+        "rank {reader} reads {what} at {index}, and the put of rank {writer} to there may arrive later: no fence stands between the put and the signal",
+        "write fence(peer) between the put and the signal",
+        "Ranks: a signal may arrive before a put that was issued before it, unless a fence orders them.",
+    ),
+    "check-deadlock": Entry(
+        "no rank can go on: {waiting}",
+        "send before you wait, and see that each value that is waited for is signalled",
+        "Ranks: every rank that has not finished waits, and nothing is under way that could wake one.",
+    ),
     # -- IR text and pipelines --------------------------------------------------------------------------------------
     "ir-syntax": Entry("{what}", None, "IR text that cannot be read; the message says what was found and expected."),
     "ir-rule": Entry("{what}", None, "IR that breaks a rule of the verifier: an op, its types, or the level it is at."),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tilelang.dialects import func, loop, mem, tile
+from tilelang.dialects import dist, func, loop, mem, tile
 from tilelang.dialects.arith import index_constant
 from tilelang.dialects.contract import is_empty
 from tilelang.ir.core import Block, Builder, Operation, Value
@@ -187,6 +187,8 @@ class Placement:
         return target
 
     def _touches(self, op: Operation, base: Value) -> bool:
+        if dist.synchronises(op, base):
+            return True
         if any(views.root(b) is base for b in views.touched(op)):
             return True
         return any(is_tile(v) and v in self.of and views.root(self.of[v]) is base for v in op.operands)
@@ -217,8 +219,9 @@ class Placement:
         base = views.root(load.buffer)
         op = load.next
         while last is not None and op is not None:
-            if any(views.root(b) is base for inner in op.walk() for b in views.written(inner)):
-                return True
+            for inner in op.walk():
+                if dist.synchronises(inner, base) or any(views.root(b) is base for b in views.written(inner)):
+                    return True
             if op is last:
                 break
             op = op.next

@@ -11,8 +11,8 @@ from tilelang.ir.types import BufferType, PtrType, TensorType, TileType, Type, V
 # level -> dialects that may occur (design: a level is a whitelist of dialects). builtin is always allowed.
 LEVELS: dict[str, frozenset[str]] = {
     "tensor": frozenset({"func", "arith", "loop", "tensor"}),
-    "tile": frozenset({"func", "arith", "loop", "tile", "mem"}),
-    "mem": frozenset({"func", "arith", "loop", "mem"}),
+    "tile": frozenset({"func", "arith", "loop", "tile", "mem", "dist"}),
+    "mem": frozenset({"func", "arith", "loop", "mem", "dist"}),
     "vec": frozenset({"func", "arith", "loop", "vec"}),
     "ascend": frozenset({"func", "arith", "loop", "ascend"}),
 }
