@@ -125,17 +125,15 @@ class Context:
                 if any(self.at_least(a - o if smallest else o - a, 0) for o in args if o is not a):
                     args.remove(a)
             e = (ix.emin if smallest else ix.emax)(*args)
-        if e.value is None:
-            lo, hi = self.facts.bounds(e)
-            if lo is not None and lo == hi:
-                return ix.const(lo)
         return e
 
     def at_least(self, e: ix.Expr, least: int) -> bool:
         """Whether e >= least is certain."""
         if self.facts.prove_ge(e, least):
             return True
-        lo, _ = self.facts.bounds(e)
+        if e.value is not None or self.facts.congruence(e)[0] < 2:
+            return False
+        lo, _ = self.facts.bounds(e)  # rounds to what divisibility allows
         return lo is not None and lo >= least
 
     def equal(self, a: ix.Expr, b: ix.Expr) -> bool:

@@ -286,7 +286,8 @@ class Loops(Expressions):
             self.facts.multiple(start - lower, step)
             if self.facts.divisible(lower, step):
                 self.facts.multiple(start, step)
-        return self.simplify(start)
+        lo, hi = self.facts.bounds(start)
+        return ix.const(lo) if lo is not None and lo == hi else start
 
     def loop_variable(self, start: ix.Expr, upper: ix.Expr, by: int, name: str, target: ast.Expr) -> Val:
         if not by:
