@@ -310,7 +310,8 @@ class _Raiser:
         if any(iv in s.symbols() for s in stops):
             return None
         extent = emin(*stops) - start if len(stops) > 1 else stops[0] - start
-        if all(facts.prove_ge(trips * advance, s - start) for s in stops):
+        # Whole steps that reach the end of the loop reach what is not behind it.
+        if extent == (upper - lower) * stride or all(facts.prove_ge(trips * advance, s - start) for s in stops):
             return start, facts.simplify(emax(extent, 0))
         return start, facts.simplify(emax(emin(trips * advance, extent), 0))
 
