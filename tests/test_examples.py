@@ -12,6 +12,7 @@ import pytest
 
 import tilelang
 from tests.example_cases import CASES, Case, check
+from tests.guarded import Guarded, column_major, place, reversed_rows
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -51,8 +52,31 @@ def test_compiled(name: str, i: int) -> None:
     case = case_of(name, i)
     with np.errstate(all="ignore"):
         expected = reference(*case.args, **case.kwargs)
-    check(text(*case.args, **case.kwargs), expected, case)
-    check(python(*case.args, **case.kwargs), expected, case)
+    result = text(*case.args, **case.kwargs)
+    check(result, expected, case)
+    for kernel, at_end in ((text, True), (python, False)):
+        outs = [Guarded(r.shape, r.dtype, at_end) for r in (result if isinstance(result, tuple) else (result,))]
+        args = [place(a, at_end) for a in case.args]
+        kernel(*args, **case.kwargs, out=tuple(o.array for o in outs))
+        check(tuple(o.array for o in outs), expected if isinstance(expected, tuple) else (expected,), case)
+        assert all(o.untouched() for o in outs)
+
+
+@pytest.mark.parametrize("stored", [reversed_rows, column_major])
+@pytest.mark.parametrize("name", CASES)
+def test_strides(name: str, stored: Any) -> None:
+    text, _, reference = kernels(name)
+    case = case_of(name, 0)
+    expected = reference(*case.args, **case.kwargs)
+    args = [stored(a) for a in case.args]
+    check(text(*args, **case.kwargs), expected, case)
+    outs = tuple(stored(np.zeros(e.shape, r.dtype)) for e, r in zip(*map(_several, (expected, text(*args, **case.kwargs)))))
+    text(*args, **case.kwargs, out=outs)
+    check(outs, _several(expected), case)
+
+
+def _several(x: Any) -> tuple[Any, ...]:
+    return x if isinstance(x, tuple) else (x,)
 
 
 @pytest.mark.parametrize("name", CASES)
