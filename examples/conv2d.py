@@ -6,7 +6,7 @@ import numpy as np
 
 from tilelang import dims, empty, f32, grid, load, range, tile, tune, zeros
 
-N, C, H, W, F, R, S = dims("N C H W F R S")
+N, C, H, W, F, R, S, stride, pad = dims("N C H W F R S stride pad")
 
 
 @tile

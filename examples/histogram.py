@@ -6,7 +6,7 @@ import numpy as np
 
 from tilelang import atomic_add, dims, empty, grid, i32, tile, tune, zeros
 
-N = dims("N")
+N, BINS = dims("N BINS")
 
 
 @tile
