@@ -100,7 +100,7 @@ def checks(body: str, params: str = "x: InOut[f32, M, N], n: i32, v: i32[N]") ->
         ("x[i.start, 0:0 + N] = 0", None),
         ("for j in range(N, by=4):\n    x[i, j] = 0", 0),
         ("for j in range(N):\n    x[i, j] = 0", 0),
-        ("for j in range(max(n, 0), min(N, n + 4)):\n    x[i, j] = 0", 0),
+        ("for j in range(max(M - 5, 0), min(N, M + 4)):\n    x[i, j] = 0", 0),
         ("for j in range(n, min(N, n + 4)):\n    x[i, max(j, 0)] = 0", 1),
         ("for j in range(N - 1):\n    x[i, j] = x[i, j + 1]", 0),
         ("x[i, 0] = 1", 1),
