@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.frontend.wrong_programs import WRONG, grid, module
-from tilelang.diagnostics import Diagnostics, Source, TileError
+from tilelang.diagnostics import CompilerBug, Diagnostics, Source, TileError
 from tilelang.errors import CATALOGUE
 from tilelang.frontend.builder import build
 from tilelang.frontend.env import TextEnv
@@ -151,3 +151,27 @@ def test_expressions_nested_deep() -> None:
     text = module("def f(x: f32[M]) -> f32[M]:\n    return " + "(" * 100 + "x" + " + 1)" * 100 + "\n")
     tree = parse_module(Source("t.tile", text), diagnostics := Diagnostics())
     assert build(tree.functions[0], TextEnv(tree, diagnostics)).level == "tensor"
+
+
+# -- bugs of the compiler
+
+
+def test_an_unforeseen_exception_names_the_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("boom")
+
+    monkeypatch.setattr("tilelang.frontend.statements.FunctionBuilder.function", broken)
+    tree = parse_module(Source("t.tile", grid("out[i, j] = x[i, j] + exp(x[i, j])")), diagnostics := Diagnostics())
+    with pytest.raises(CompilerBug) as caught:
+        build(tree.functions[0], TextEnv(tree, diagnostics))
+    assert str(caught.value) == (
+        "compiler bug in pass builder: ZeroDivisionError: boom\n  from: t.tile:8:31\n"
+        "   8 |         out[i, j] = x[i, j] + exp(x[i, j])\n     |                               ^^^^^^^^^^^^"
+    )
+
+
+def test_what_is_built_is_verified(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tilelang.frontend.shapes.Shapes.narrow", lambda self, tile, axes: tile)
+    tree = parse_module(Source("t.tile", grid("out[i, j] = (zeros(f32, 64, 32) + 1) + x[i, j]")), diagnostics := Diagnostics())
+    with pytest.raises(CompilerBug, match="in pass builder"):
+        build(tree.functions[0], TextEnv(tree, diagnostics))

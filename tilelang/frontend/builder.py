@@ -40,6 +40,7 @@ from tilelang.frontend.values import (
 from tilelang.ir import index as ix
 from tilelang.ir.core import Module, Value
 from tilelang.ir.types import DYN, BufferType, Dim, Scalar, Type
+from tilelang.ir.verify import verify_all
 
 # Functions that a whole-tensor function does not have: one of them makes it a tile function.
 _TILE_FUNCTIONS = frozenset(
@@ -145,7 +146,11 @@ class _Build:
             raise CompilerBug(f"{type(e).__name__}: {e}", span=builder.b.span or self.fn.name_span, pass_name="builder") from e
         self.diagnostics.raise_if_errors()
         sweep(func)
-        return Module.of([func], self.level)
+        module = Module.of([func], self.level)
+        wrong = next(iter(verify_all(module)), None)
+        if wrong is not None:
+            raise CompilerBug(wrong.message, op=wrong.op.name, span=wrong.op.span, pass_name="builder")
+        return module
 
     # -- the function and its parameters
 
