@@ -34,7 +34,9 @@ class Data:
         self.raw = raw
 
     def view(self, memory: Any) -> Any:
-        return np.lib.stride_tricks.as_strided(memory, self.shape, tuple(s * memory.itemsize for s in self.strides))
+        # As unsigned integers: NumPy does not know all the float types there.
+        raw = memory.view(f"u{memory.itemsize}")
+        return np.lib.stride_tricks.as_strided(raw, self.shape, tuple(s * memory.itemsize for s in self.strides)).view(memory.dtype)
 
     def fresh(self, exact: bool) -> tuple[Any, Any]:
         """A copy of the memory, float64 for floats in exact mode, and the view of it."""

@@ -39,8 +39,9 @@ class Pointer:
         low = sum((n - 1) * s for n, s in zip(array.shape, strides) if s < 0)
         high = sum((n - 1) * s for n, s in zip(array.shape, strides) if s > 0)
         corner = array[tuple(slice(n - 1, None) if s < 0 else slice(0, 1) for n, s in zip(array.shape, strides))] if array.ndim else array
-        line = np.lib.stride_tricks.as_strided(corner, (high - low + 1,), (item,), writeable=array.flags.writeable)
-        return cls(line, -low, name), strides
+        # As unsigned integers: NumPy does not know all the float types there.
+        line = np.lib.stride_tricks.as_strided(corner.view(f"u{item}"), (high - low + 1,), (item,), writeable=array.flags.writeable)
+        return cls(line.view(array.dtype), -low, name), strides
 
     @property
     def what(self) -> str:
