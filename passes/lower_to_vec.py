@@ -137,6 +137,8 @@ class Lowering:
         if handler is not None:
             handler(op, self)
             return
+        if isinstance(op, (loop.Print, loop.Breakpoint)):
+            return  # compiled code has none
         if op.regions or any(not isinstance(v.type, Scalar) for v in [*op.operands, *op.results]):
             raise unsupported(op, "it has no lowering")
         new = type(op)([self.value(v) for v in op.operands], [r.type for r in op.results], op.attrs, span=op.span, segments=op.segments)
