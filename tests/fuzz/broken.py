@@ -33,13 +33,15 @@ WORDS = (
     "breakpoint()", "1 // 0", "2 ** 100", "1 << 1000", "'a' * 3", "\n", "\n    ", "\t", ";", "\\", '"""', "#", "é", "\x00", "\ufeff", "\u2028", "🙂", "~", "!", "$", "?", "`",
 )  # fmt: skip
 
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.tile"))
+
 
 @cache
 def bases() -> tuple[str, ...]:
-    """Small programs first."""
-    examples = [p.read_text() for p in sorted((Path(__file__).parents[2] / "examples").glob("*.tile"))]
+    """Small programs first, the examples last."""
+    examples = [p.read_text() for p in EXAMPLES]
     head = 'M, N, K = dims("M N K")\nFloat = dtypes(f32, f16)\nBM = 8\n\n'
-    return tuple(sorted([*(head + p for p in PROGRAMS.values()), *examples], key=len))
+    return (*sorted((head + p for p in PROGRAMS.values()), key=len), *sorted(examples, key=len))
 
 
 class Mutator:
@@ -53,15 +55,16 @@ class Mutator:
         return (self.below(39) * 39 * 39 + self.below(39) * 39 + self.below(39)) % n if n else 0
 
     def base(self) -> str:
-        if self.below(3) == 2:
+        kind = self.below(4)
+        if kind >= 2:
             w = Writer(self.below)
             bodies.write(w)
             head = f'{", ".join(w.dims)} = dims("{" ".join(w.dims)}")' if w.dims else ""
             return "\n".join([head, *w.dtype_params, "", *w.helpers, *w.lines, ""])
-        return self.pick(bases())
+        return self.pick(bases()[: -len(EXAMPLES)] if kind == 0 else bases()[-len(EXAMPLES) :])
 
     def mutate(self, text: str) -> str:
-        how = self.pick((self.token, self.token, self.tree, self.tree, self.tree, self.line, self.character))
+        how = self.pick((self.token, self.tree, self.tree, self.tree, self.tree, self.token, self.tree, self.line, self.character))
         return how(text)
 
     # -- text
@@ -211,6 +214,6 @@ def _get(node: ast.Node, name: str, k: int | None) -> Any:
 def texts(draw: Any) -> str:
     m = Mutator(drawn(draw))
     text = m.base()
-    for _ in range(1 + m.below(3)):
+    for _ in range(m.pick((1, 1, 2, 3))):
         text = m.mutate(text)
     return text
