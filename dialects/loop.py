@@ -213,7 +213,8 @@ class Print(Operation, name="loop.print"):
 
 
 class Breakpoint(Operation, name="loop.breakpoint"):
-    """Stops in the debugger, in interpret and check mode; nothing in compiled code. The values are the live variables, named by `names`."""
+    """Stops in the debugger, in interpret and check mode; nothing in compiled code. The values are the live variables, named by
+    `names`; an index range i is two of them, i.start and i.stop."""
 
     __slots__ = ()
     values = operands()

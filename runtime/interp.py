@@ -217,11 +217,13 @@ class Frame:
 
     def print(self, op: Any, values: Sequence[Any]) -> None:
         rest = iter(values)
-        print(*[next(rest) if part is None else part for part in op.parts])
+        print(*[next(rest) if part is None else part for part in op.parts], sep="")
 
     def breakpoint(self, op: Any, values: Sequence[Any]) -> None:
-        """Calls sys.breakpointhook in a Python frame whose variables are those of the kernel."""
+        """Calls sys.breakpointhook in a Python frame whose variables are those of the kernel; index ranges are Python's ranges."""
         names = {n: v.array if isinstance(v, BufferValue) else v for n, v in zip(op.names, values)}
+        for name in [n.removesuffix(".start") for n in names if n.endswith(".start")]:
+            names[name] = range(names.pop(f"{name}.start"), names.pop(f"{name}.stop"))
         where = str(op.span) if op.span is not None else "kernel"
         exec(compile("__import__('sys').breakpointhook()", f"<{where}>", "exec"), {"__name__": "kernel", **names})
 

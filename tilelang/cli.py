@@ -58,6 +58,8 @@ class Tilec(click.Group):
             show(f"error: {error.strerror or error}" + (f": {error.filename}" if error.filename else ""))
             ctx.exit(1)
         except Exception as error:
+            if type(error).__name__ == "BdbQuit":  # 'quit' in the debugger, at a breakpoint() of the kernel
+                ctx.exit(130)
             show(crash_report(error))
             ctx.exit(3)
 

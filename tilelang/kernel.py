@@ -234,7 +234,7 @@ def _kernel_of(function: Callable[..., Any], scope: dict[str, Any]) -> Kernel:
         read = read_function(cast(Any, function), scope)
     except TileError as error:
         raise error.with_traceback(without_own_frames(error)) from None
-    kernel = Kernel(read.function, PythonEnv(read.names))
+    kernel = Kernel(read.function, PythonEnv(read.names, cast(Any, function).__globals__))
     functools.update_wrapper(cast(Any, kernel), function, updated=())
     return kernel
 

@@ -49,7 +49,7 @@ def test_random_values() -> None:
 M = dims("M")
 
 
-def f(a: f32[M], b: i8[M], c: u32[M], d: bool_[M], e: f16[M], s: f32, n: i32) -> f32[M]:
+def f(a: f32[M], b: i8[M], c: u32[M], d: bool_[M], e: f16[M], s: f32, n: i32, flag: bool_) -> f32[M]:
     return a
 """
     values, _ = made(load_text(text).f, ("M=4000",))
@@ -57,7 +57,7 @@ def f(a: f32[M], b: i8[M], c: u32[M], d: bool_[M], e: f16[M], s: f32, n: i32) ->
     for name in "bc":
         assert set(values[name].tolist()) == set(range(8))
     assert values["d"].dtype == np.bool_ and 0.4 < values["d"].mean() < 0.6
-    assert values["e"].dtype == np.float16 and values["s"] == 1 and values["n"] == 1
+    assert values["e"].dtype == np.float16 and values["s"] == 1 and values["n"] == 1 and values["flag"] is True
 
 
 def test_forms_of_arguments() -> None:

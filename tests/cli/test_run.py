@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import bdb
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -82,7 +84,16 @@ def test_out_of_bounds_index() -> None:
 
 def test_prints_of_the_program_show_when_interpreted() -> None:
     text = SCALE.replace("    out = empty", '    print("by is", by)\n    out = empty')
-    assert "by is" in ok("run", "-", "--mode", "interpret", input=text).stdout
+    assert "by is 1" in ok("run", "-", "--mode", "interpret", input=text).stdout
+
+
+def test_quit_in_the_debugger_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hook() -> None:
+        raise bdb.BdbQuit
+
+    monkeypatch.setattr(sys, "breakpointhook", hook)
+    result = tilec("run", "-", "--mode", "interpret", input=SCALE.replace("    out = empty", "    breakpoint()\n    out = empty"))
+    assert (result.exit_code, result.stderr) == (130, "")
 
 
 # -- arguments

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
+import sys
 from typing import Any
 
 import numpy as np
@@ -57,7 +58,51 @@ def with_builtins(x: f32[M, N]) -> f32[M]:
     return out
 
 
+@tile
+def with_later_names(x: f32[M]) -> f32[M]:
+    return tripled(x) + LATER
+
+
+@tile
+def tripled(t):
+    return t * 3
+
+
+@tile
+def calls_itself(x: f32[M]) -> f32[M]:
+    return calls_itself(x)
+
+
+LATER = 1.5
+
+
+@tile
+def stopping(x: f32[M, N], s: f32) -> f32[M, N]:
+    out = tl.empty(f32, M, N)
+    for i, j in grid(M, N, by=(2, None)):
+        t = x[i, j] * s
+        breakpoint()
+        out[i, j] = t
+    return out
+
+
 X = np.arange(6, dtype=np.float32)
+
+
+def test_names_that_are_set_after_the_function() -> None:
+    np.testing.assert_array_equal(with_later_names(X, mode="interpret"), X * 3 + 1.5)
+    with pytest.raises(TileError) as caught:
+        calls_itself.build()
+    assert caught.value.diagnostics[0].slug == "recursion"
+
+
+@pytest.mark.parametrize("mode", ["interpret", "check"])
+def test_breakpoints_see_the_variables(monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+    seen: list[dict[str, Any]] = []
+    monkeypatch.setattr(sys, "breakpointhook", lambda: seen.append(dict(sys._getframe(1).f_globals)))
+    stopping(X.reshape(3, 2), 2.0, mode=mode)
+    assert [(d["i"], d["j"], d["s"]) for d in seen] == [(range(0, 2), 0, 2), (range(0, 2), 1, 2), (range(2, 3), 0, 2), (range(2, 3), 1, 2)]
+    assert [d["t"].tolist() for d in seen] == [[0, 4], [2, 6], [8], [10]]
 
 
 def test_constants_and_helpers() -> None:

@@ -332,7 +332,7 @@ def test_print_and_breakpoint(capsys: pytest.CaptureFixture[str], monkeypatch: p
     body = """
     %c0 = arith.constant 0 : index
     %t = tile.load %x offsets(%c0) : tile<f32[2]>
-    loop.print %t, %n {parts = ["t =", none, none]}
+    loop.print %t, %n {parts = ["t = ", none, " ", none]}
     loop.breakpoint %t, %n {names = ["t", "n"]}"""
     seen: dict[str, Any] = {}
     monkeypatch.setattr(sys, "breakpointhook", lambda: seen.update(sys._getframe(1).f_globals))

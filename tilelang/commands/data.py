@@ -185,7 +185,7 @@ def default_dims(signature: Signature, known: Mapping[str, int], integers: Mappi
 
 def _scalar(p: Param, how: Given | None) -> Any:
     if how is None:
-        return 1
+        return True if getattr(p.dtype, "kind", None) == "bool" else 1
     if how.kind == "number":
         return how.value
     if how.kind == "array" and how.value.ndim == 0:

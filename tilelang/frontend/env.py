@@ -194,18 +194,21 @@ def _key(path: str) -> str:
 
 
 class PythonEnv(Env):
-    """The closure and globals of a Python function, as far as it uses them."""
+    """The closure and globals of a Python function, as far as it uses them. later: the globals themselves, for names that
+    were not set when the function was read, such as those of functions further down."""
 
-    def __init__(self, values: Mapping[str, Any]) -> None:
+    def __init__(self, values: Mapping[str, Any], later: Mapping[str, Any]) -> None:
         self.python = values
+        self.later = later
         self.values: dict[str, Val] = {}
 
     def lookup(self, name: str) -> Val | None:
         if name not in self.values:
-            if name not in self.python:
+            layer = self.python if name in self.python else self.later
+            if name not in layer:
                 return language_name(name)
             try:
-                self.values[name] = python_value(self.python[name], name)
+                self.values[name] = python_value(layer[name], name)
             except (Unsupported, TileError):
                 raise
             except Exception as e:  # an object that does not let itself be looked at
@@ -213,7 +216,7 @@ class PythonEnv(Env):
         return self.values[name]
 
     def names(self) -> Iterable[str]:
-        return [*self.python, *language_names()]
+        return [*self.python, *self.later, *language_names()]
 
 
 def python_value(x: Any, name: str) -> Val:
@@ -271,7 +274,7 @@ def python_function(fn: FunctionType, scope: Mapping[str, Any] | None = None) ->
     from tilelang.frontend.python import read_function
 
     read = read_function(fn, scope)
-    return read.function, PythonEnv(read.names)
+    return read.function, PythonEnv(read.names, fn.__globals__)
 
 
 def evaluate(node: ast.Expr, env: Env, diagnostics: Diagnostics, names: Mapping[str, Val] | None = None) -> Val:

@@ -351,17 +351,19 @@ class Functions(Communication):
     def do_breakpoint(self, a: Arguments) -> Val:
         names: list[str] = []
         values: list[Value] = []
-        for name, value in self.visible():
-            if isinstance(value, (Num, Tile, Index)):
+        for name, value in self.scope.items():
+            if isinstance(value, (Num, Tile)):
                 names.append(name)
-                values.append(self.value(value.expr) if isinstance(value, Index) else value.ssa)
+                values.append(value.ssa)
+            elif isinstance(value, Index):
+                names.append(name)
+                values.append(self.value(value.expr))
+            elif isinstance(value, Range):
+                names += [f"{name}.start", f"{name}.stop"]
+                values += [self.value(value.start), self.value(value.start + value.extent * value.step)]
         with self.at(a.node.span):
             self.insert(loop.Breakpoint.of(tuple(names), values))
         return NONE
-
-    def visible(self) -> list[tuple[str, Val]]:
-        """The variables in scope."""
-        return []
 
 
 def _joined(parts: list[str | None]) -> tuple[str | None, ...]:
