@@ -70,6 +70,17 @@ class Subview(_Mem, name="mem.subview", pure=True):
     ) -> Subview:
         return cls([buffer, offsets, sizes], [type], access_attrs(dropped, steps))
 
+    def verify_(self) -> None:
+        source, out = self.buffer.type, self.out.type
+        if not isinstance(source, BufferType) or not isinstance(out, BufferType):
+            return
+        steps = self.steps or (1,) * len(source.shape)
+        strides = source.strides or row_major_strides(source)
+        taken = [(s, step) for axis, (s, step) in enumerate(zip(strides, steps)) if axis not in self.dropped]
+        for axis, ((s, step), mine) in enumerate(zip(taken, out.strides or row_major_strides(out))):
+            if isinstance(s, int) and isinstance(mine, int) and mine != s * step and out.shape[axis] != 1:
+                raise VerifyError(self, f"axis {axis} of {out} has a stride of {mine}, in {source} it is {s * step}")
+
 
 class Permute(_Mem, name="mem.permute", pure=True):
     """The same memory with axes in another order: axis i of the result is axis perm[i]."""

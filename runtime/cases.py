@@ -82,8 +82,9 @@ def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def _strides(kind: Any, shape: tuple[int, ...], padded: bool) -> tuple[int, ...]:
-    """Strides that the type allows: row-major, with gaps where the type leaves the stride open and `padded` asks for them."""
-    declared = kind.strides if isinstance(kind, BufferType) else None
+    """Strides that the type (of a buffer or tensor) allows: row-major, with gaps where the type leaves the stride open and `padded` asks for them."""
+    # A tensor of rows will be a buffer whose last axis is contiguous.
+    declared = kind.strides if isinstance(kind, BufferType) else (*[None] * (len(shape) - 1), 1) if shape else None
     if declared is None:
         return _row_major(shape)
     # Static strides first: the open ones go around them.

@@ -133,7 +133,8 @@ def _difference(a: Any, b: Any, tolerance: float, outliers: float, scale_from: A
         bad = (error > tolerance * scale) | (~finite & ~((x == y) | (np.isnan(x) & np.isnan(y))))
         note = f", allowed {tolerance * scale:.3g}"
     count = int(np.count_nonzero(bad))
-    if count == 0 or count <= outliers * a.size:
+    # No rounding makes a number of a NaN.
+    if count == 0 or (count <= outliers * a.size and not np.any((a != a) != (b != b))):
         return None
     where = tuple(int(i) for i in np.unravel_index(int(np.argmax(bad)), bad.shape))
     return f"differs in {count} of {a.size} elements, first at {list(where)}: {a[where]} before, {b[where]} after{note}"
@@ -166,7 +167,7 @@ class Comparison:
         a, b = _Traits(before), _Traits(after)
         # What looks at the bits of floats, and polynomials that replace exp and its like, mean something else on float64.
         self.can_be_exact = a.float_bits == b.float_bits and a.math <= b.math
-        self.eps = max(a.eps, b.eps)
+        self.eps = a.eps or b.eps  # narrower types may not come in
         self.deciding = a.deciding or b.deciding
         # A folded float constant was rounded to its type.
         folded = any(not _simple(c) for c in b.constants - a.constants)
