@@ -143,7 +143,8 @@ class Binder:
         try:
             abi.scalar_slot(dtype.name, value)
         except abi.ArgumentError as error:
-            self._fail("argument-kind", p, name=p.name, found=_text(value), expected=f"a number for {dtype}: {error}")
+            wanted = str(error).removeprefix("expected ").partition(", got")[0] if error.reason == "scalar" else f"a number for {dtype}: {error}"
+            self._fail("argument-kind", p, name=p.name, found=_text(value), expected=wanted)
         return value
 
     def _describe(self, p: Param, value: Any) -> abi.ArrayInfo:
@@ -155,7 +156,10 @@ class Binder:
             slug = _REASONS[error.reason]
             if slug == "argument-device":
                 self._fail(slug, p, name=p.name, found=str(error), expected="the CPU")
-            self._fail("argument-kind", p, name=p.name, found=_text(value), expected=f"an array {self._type_text(p)}: {error}")
+            plain = error.reason == "not-array"
+            help = "np.asarray(x) makes an array of numbers" if plain and p.role == "in" and isinstance(value, (list, tuple, int, float)) else None
+            expected = f"an array {self._type_text(p)}" + ("" if plain else f": {error}")
+            self._fail("argument-kind", p, help=help, name=p.name, found=_text(value), expected=expected)
         if info.device != "cpu":
             self._fail("argument-device", p, name=p.name, found=info.device, expected="the CPU")
         if info.dtype.startswith("byte-swapped"):
@@ -171,14 +175,15 @@ class Binder:
             if p.dtype in dtypes:
                 bound, other = dtypes[p.dtype]
                 if info.dtype != bound.name:
-                    self._fail("argument-dtype", p, self._note(other), name=p.name, found=info.dtype, expected=f"{bound}, as '{other}' has")
+                    help = _conversion(p.role, bound)
+                    self._fail("argument-dtype", p, self._note(other), help, name=p.name, found=info.dtype, expected=f"{bound}, as '{other}' has")
             else:
                 match = next((s for s in domain if s.name == info.dtype), None)
                 if match is None:
-                    self._fail("argument-dtype", p, name=p.name, found=info.dtype, expected=" or ".join(map(str, domain)))
+                    self._fail("argument-dtype", p, help=_conversion(p.role, domain[0]), name=p.name, found=info.dtype, expected=" or ".join(map(str, domain)))
                 dtypes[p.dtype] = (match, p.name)
         elif p.dtype is not None and info.dtype != p.dtype.name:
-            self._fail("argument-dtype", p, name=p.name, found=info.dtype, expected=str(p.dtype), help=f"convert it: x.astype({_numpy_text(p.dtype)})")
+            self._fail("argument-dtype", p, name=p.name, found=info.dtype, expected=str(p.dtype), help=_conversion(p.role, p.dtype))
         if len(info.shape) != len(p.dims):
             self._fail("argument-shape", p, name=p.name, found=info.shape, expected=f"{self._type_text(p)}, {len(p.dims)} axes")
         for axis, (extent, dim) in enumerate(zip(info.shape, p.dims)):
@@ -253,7 +258,7 @@ class Binder:
         if info.device != "cpu":
             self._fail("argument-device", None, name=name, found=info.device, expected="the CPU")
         if info.dtype != dtype.name:
-            self._fail("argument-dtype", None, name=name, found=info.dtype, expected=str(dtype))
+            self._fail("argument-dtype", None, help=_conversion("out", dtype), name=name, found=info.dtype, expected=str(dtype))
         if info.shape != shape:
             self._fail("argument-shape", None, name=name, found=info.shape, expected=str(shape))
         self._check_written(name, None, info)
@@ -326,6 +331,11 @@ def _text(value: Any) -> str:
     if isinstance(value, (bool, int, float, str)) or value is None:
         return repr(value)
     return f"a {type(value).__module__}.{type(value).__qualname__}".replace("builtins.", "")
+
+
+def _conversion(role: str, dtype: Scalar) -> str:
+    """The help for an array of another dtype. A converted copy of a written one would get the result, not the caller's array."""
+    return f"convert it: x.astype({_numpy_text(dtype)})" if role == "in" else f"make the array as {_numpy_text(dtype)} from the start: the kernel writes into it, not into a converted copy"
 
 
 def _numpy_text(dtype: Scalar) -> str:

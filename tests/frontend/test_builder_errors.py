@@ -76,6 +76,13 @@ def test_the_nearest_name_is_suggested() -> None:
         (grid("out[i, j] = x[i, j] @ v[j]"), "add an axis: v[j][None, :]"),
         (grid("t = x[i, j]", "t[0, 0] = 1.0"), "where(mask, new, old) makes a changed tile; buffers made by local(...) can be written"),
         (module("def f(x: f32[M]) -> i32[M]:\n    return x\n"), "cast it: cast(x, i32)"),
+        (module("def f(x: f32[M]) -> f32[M]:\n    return maximum(x, 0.0)\n"), "write max(a, b)"),
+        (module("def f(x: f32[M]) -> f32[M]:\n    return x.astype(f32)\n"), "write cast(x, dtype)"),
+        (module("def f(x: f32[M]) -> f32[M]:\n    return x.max()\n"), "functions are no methods: max(x, ...)"),
+        (grid("out[i, j] = x[i, j].sum()"), "functions are no methods: sum(x[i, j], ...)"),
+        (module("def f(x: InOut[f32, M, N]):\n    for i, j in grid((M, N), (8, 8)):\n        pass\n"), "write the lengths one by one: grid(M, N, by=(...))"),
+        (grid("out[i, j] = x.shape[0]"), "name its dims in the declaration, x: f32[M, N], and use M and N"),
+        (grid("for k in range(N):", "    out[i, j] = sum(v[k])"), "loops without 'by' give single indices; with it, ranges, which read tiles"),
     ],
 )
 def test_help(text: str, help: str | None) -> None:

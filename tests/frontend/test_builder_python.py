@@ -101,7 +101,7 @@ def test_breakpoints_see_the_variables(monkeypatch: pytest.MonkeyPatch, mode: st
     seen: list[dict[str, Any]] = []
     monkeypatch.setattr(sys, "breakpointhook", lambda: seen.append(dict(sys._getframe(1).f_globals)))
     stopping(X.reshape(3, 2), 2.0, mode=mode)
-    assert [(d["i"], d["j"], d["s"]) for d in seen] == [(range(0, 2), 0, 2), (range(0, 2), 1, 2), (range(2, 3), 0, 2), (range(2, 3), 1, 2)]
+    assert [(d["i"], d["j"], d["s"]) for d in seen] == [(range(2), 0, 2), (range(2), 1, 2), (range(2, 3), 0, 2), (range(2, 3), 1, 2)]
     assert [d["t"].tolist() for d in seen] == [[0, 4], [2, 6], [8], [10]]
 
 

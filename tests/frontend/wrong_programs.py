@@ -375,7 +375,7 @@ WRONG: dict[str, tuple[str, str]] = {
     ),
     'by count': (
         module('def f(x: InOut[f32, M]):\n    for i in grid(M, by=(3, 4)):\n        x[i] = 0\n'),
-        "6:25 wrong-arguments: grid has 1 axes, and 'by' has 2 entries",
+        "6:25 wrong-arguments: grid has 1 axis, and 'by' has 2 entries",
     ),
     'by zero': (
         module('def f(x: InOut[f32, M]):\n    for i in grid(M, by=0):\n        x[i] = 0\n'),

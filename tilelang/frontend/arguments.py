@@ -26,7 +26,8 @@ class ArgumentReader(Access):
     def tile_of(self, node: ast.Expr, what: str) -> Tile:
         value = self.operand_of(node)[1]
         if not isinstance(value, Tile):
-            self.wrong_type(node, f"the operand {ast_text(node)} of {what}", value, "a tile" if self.level == "tile" else "a tensor")
+            help = "loops without 'by' give single indices; with it, ranges, which read tiles" if isinstance(value, Num) and isinstance(node, ast.Subscript) else None
+            self.wrong_type(node, f"the operand {ast_text(node)} of {what}", value, "a tile" if self.level == "tile" else "a tensor", help)
         return value
 
     def dtype_of(self, node: ast.Expr) -> Scalar:

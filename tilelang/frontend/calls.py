@@ -100,6 +100,18 @@ def bind(node: ast.Call, name: str, signature: Signature) -> Arguments:
 
 TABLE: dict[str, tuple[Signature, str]] = {}  # name -> parameters, method
 
+# How this language writes what NumPy, torch and Triton have under another name: the help for a name that is none.
+ELSEWHERE = {
+    "maximum": "max(a, b)", "minimum": "min(a, b)", "amax": "max(x, axis=...)", "amin": "min(x, axis=...)", "pow": "x ** n", "power": "x ** n",
+    "square": "x * x", "absolute": "abs(x)", "dot": "a @ b", "mm": "a @ b", "bmm": "a @ b", "einsum": "a @ b", "tensordot": "a @ b",
+    "arange": "iota(n); iota(i) for the indices of a range i", "program_id": "a grid loop, whose variables tell the blocks apart: for i in grid(N, by=64):",
+    "num_programs": "cdiv(N, by)", "store": "out[i, j] = value", "select": "where(condition, a, b)", "trans": "x.T", "permute": "transpose(x, axes...)",
+    "swapaxes": "transpose(x, axes...)", "expand_dims": "x[:, None]", "unsqueeze": "x[:, None]", "zeros_like": "zeros(dtype, M, N)",
+    "ones_like": "ones(dtype, M, N)", "empty_like": "empty(dtype, M, N)", "full_like": "full(dtype, value, M, N)", "astype": "cast(x, dtype)",
+    "to": "cast(x, dtype)", "view": "reinterpret(x, dtype), or reshape(x, ...)", "softmax": "e = exp(x - max(x, axis=1, keepdims=True)), then "
+    "e / sum(e, axis=1, keepdims=True)", "range_constexpr": "static_range(n)",
+}  # fmt: skip
+
 
 def language(parameters: str, *names: str) -> Callable[[F], F]:
     """Makes a method `do_name` the language's function `name` (or all of `names`), with these parameters."""

@@ -8,7 +8,7 @@ from typing import TypeVar
 from tilelang.diagnostics import CompilerBug, Note, Span, TileError, nearest
 from tilelang.dialects import arith, loop
 from tilelang.frontend import ast
-from tilelang.frontend.calls import TABLE, BindError, Signature, bind
+from tilelang.frontend.calls import ELSEWHERE, TABLE, BindError, Signature, bind
 from tilelang.frontend.context import Failed, ast_text
 from tilelang.frontend.env import LOOPS, Env, Unsupported, language_name, python_value
 from tilelang.frontend.joins import Joins, NoJoin, Slot, describe, slot_of
@@ -192,8 +192,18 @@ class Expressions(Joins):
                 known = ["start", "stop", "by"] if isinstance(base, Range) else ["T"] if isinstance(base, (Tile, Buffer)) else []
                 near = nearest(node.name, known)
                 help = f"did you mean {near!r}?" if near else f"it has {', '.join(known)}" if known else None
+                if isinstance(base, (Tile, Buffer)):
+                    help = self.member_help(base, node) or help
                 at = Span(node.span.source, node.base.span.end, node.span.end)
                 self.error("wrong-type", at, help=help, what=ast_text(node.base), found=base.describe(), expected=f"something with '.{node.name}'")
+
+    def member_help(self, base: Tile | Buffer, node: ast.Attribute) -> str | None:
+        """What to write for a method or property that arrays have elsewhere."""
+        if node.name in ("shape", "size"):
+            return "its lengths are " + ", ".join(a.text for a in base.axes) if isinstance(base, Tile) else "name its dims in the declaration, x: f32[M, N], and use M and N"
+        if node.name in TABLE:
+            return f"functions are no methods: {node.name}({node.base.span.text}{', ...' if len(TABLE[node.name][0].names) > 1 else ''})"
+        return f"write {ELSEWHERE[node.name]}" if node.name in ELSEWHERE else None
 
     def python_attribute(self, module: object, name: str, node: ast.Attribute) -> Val:
         found = getattr(module, name, None)
@@ -375,8 +385,9 @@ class Expressions(Joins):
             except Unsupported:
                 found = POISON
             if found is None:
+                own = ELSEWHERE.get(node.func.id)
                 near = nearest(node.func.id, [n for n in self.env.names() if isinstance(self.known_name(n), (Builtin, Function, DType))])
-                help = f"did you mean {near!r}?" if near else None
+                help = f"write {own}" if own else f"did you mean {near!r}?" if near else None
                 self.error("unknown-function", node.func.span, help=help, name=node.func.id)
         return self.eval(node.func)
 

@@ -364,6 +364,10 @@ class Loops(Expressions):
             self.error("wrong-arguments", e.at.span, function=kind, what=str(e))
         if not bound.rest:
             self.error("wrong-arguments", call.span, function=kind, what="needs the length of at least one axis")
+        for n in bound.rest:
+            if isinstance(n, ast.TupleExpr):
+                help = f"write the lengths one by one: {kind}({', '.join(item.span.text for item in n.items)}{', by=(...)' if kind == 'grid' else ''})"
+                self.wrong_type(n, f"a length of {kind}", self.eval(n), "an integer", help)
         dims = [self.bound(n) for n in bound.rest]
         by = self.block_sizes(bound.get("by"), len(dims))
         targets = list(node.target.items) if isinstance(node.target, ast.TupleExpr) else [node.target]
@@ -410,7 +414,9 @@ class Loops(Expressions):
         items = list(value.items) if isinstance(value, Tuple) else [value] * rank
         nodes = list(node.items) if isinstance(node, ast.TupleExpr) else [node] * len(items)
         if len(items) != rank:
-            self.error("wrong-arguments", node.span, function="grid", what=f"has {rank} axes, and 'by' has {len(items)} entries")
+            entries = "1 entry" if len(items) == 1 else f"{len(items)} entries"
+            help = f"one block size an axis, None for an axis that is cut into single indices: by=({', '.join(['64'] * (rank - 1))}, None)" if rank > 1 else "by=64"
+            self.error("wrong-arguments", node.span, help=help, function="grid", what=f"has {'1 axis' if rank == 1 else f'{rank} axes'}, and 'by' has {entries}")
         out: list[int] = []
         for item, at in zip(items, nodes):
             if isinstance(item, Const) and item.value is None:
