@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import itertools
 import statistics
 import time
 from pathlib import Path
@@ -54,6 +55,12 @@ def workloads(n: int) -> dict[str, tuple[tuple[Any, ...], float, float]]:
     }
 
 
+def arguments(args: tuple[Any, ...]) -> str:
+    """Shapes and dtypes, in short: those of neighbours that are equal once, with how many there are."""
+    texts = [f"{np.dtype(a.dtype).name}[{', '.join(map(str, a.shape))}]" if isinstance(a, np.ndarray) else str(a) for a in args]
+    return ", ".join(f"{n} x {text}" if n > 1 else text for text, n in ((t, len(list(same))) for t, same in itertools.groupby(texts)))
+
+
 def error(result: Any, expected: Any) -> float:
     """The largest |result - expected| / max(1, |expected|)."""
     results, references = (x if isinstance(x, tuple) else (x,) for x in (result, expected))
@@ -71,7 +78,7 @@ def main() -> None:
     n, repeats = (256, 5) if quick else (1024, 10)
     target = host_target()
     print(f"{target.llvm_cpu}, {target.cores} cores, {target.vector_bytes * 8}-bit vectors, {thread_count()} threads\n")
-    print(f"{'example':18}{'compile ms':>11}{'run ms':>9}{'GFLOP/s':>9}{'GB/s':>7}   {'largest error against float64':>14}")
+    print(f"{'example':18}{'compile ms':>11}{'run ms':>9}{'GFLOP/s':>9}{'GB/s':>7}{'error':>10}   arguments")
     worst = 0.0
     for name, (args, flops, moved) in workloads(n).items():
         kernel = getattr(tilelang.load(HERE / f"{name}.tile"), name)
@@ -87,9 +94,13 @@ def main() -> None:
         expected = importlib.import_module(f"examples.{name}").reference(*args)
         e = error(result, expected)
         worst = max(worst, e)
-        print(f"{name:18}{compiled * 1e3:11.0f}{t * 1e3:9.2f}{flops / t / 1e9:9.1f}{moved / t / 1e9:7.1f}   {e:14.2e}")
-    print("\nrun: median, output allocation included; GFLOP/s and GB/s from the operations and bytes the mathematics needs, not counted by hardware")
-    if not worst < 1e-3:
+        rate = f"{flops / t / 1e9:9.1f}" if flops else f"{'-':>9}"
+        print(f"{name:18}{compiled * 1e3:11.0f}{t * 1e3:9.2f}{rate}{moved / t / 1e9:7.1f}{e:10.1e}   {arguments(args)}", flush=True)
+    print("\ncompile: the first call. run: median, output allocation included. GFLOP/s and GB/s: from the operations and bytes that the mathematics")
+    print("needs, not counted by hardware. error: largest |result - float64 result| / max(1, |float64 result|)")
+    if worst < 1e-3:
+        print(f"all is well: every error is below {1e-3:g}")
+    else:
         raise SystemExit(f"an example is wrong: error {worst:.3g}")
 
 
