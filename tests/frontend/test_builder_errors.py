@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.frontend.wrong_programs import WRONG, grid, module
+from tests.frontend.wrong_modules import WRONG_MODULES
+from tests.frontend.wrong_programs import WRONG_BLOCKS, grid, module
 from tilelang.diagnostics import CompilerBug, Diagnostics, Source, TileError
 from tilelang.errors import CATALOGUE
 from tilelang.frontend.builder import build
@@ -31,6 +32,9 @@ def errors_of(text: str, name: str = "f", path: str = "t.tile", **choices: Any) 
 
 def lines_of(error: TileError) -> str:
     return "\n".join(f"{d.span.line}:{d.span.column} {d.slug}: {d.message}" for d in error.diagnostics if d.span is not None)
+
+
+WRONG = {**WRONG_BLOCKS, **WRONG_MODULES}
 
 
 @pytest.mark.parametrize("name", WRONG)
