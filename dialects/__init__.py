@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-NAMES = ("func", "arith", "loop", "tensor", "tile", "mem", "vec", "dist")
+NAMES = ("func", "arith", "loop", "tensor", "tile", "mem", "vec", "dist", "ascend")
 
 
 def load(name: str) -> None:

@@ -33,6 +33,20 @@ CPU = (
     "cleanup",
 )  # fmt: skip
 
+# For an NPU: static shapes, one kernel on the vector or on the cube cores.
+ASCEND = (
+    "validate",
+    "promote",
+    "canonicalize", "cse",
+    "fuse",
+    "canonicalize", "licm", "cse", "dce",
+    "bufferize",
+    "canonicalize", "licm", "cse", "dce",
+    "lower-to-ascend",  # mem -> ascend
+    "canonicalize", "licm", "cse", "dce",
+    "insert-sync",  # flags and barriers; nothing moves after it
+)  # fmt: skip
+
 # The last pass that leaves a module at the level.
 _LAST = {"tensor": None, "tile": "tile", "mem": "vectorize", "vec": "cleanup"}
 
@@ -40,6 +54,11 @@ _LAST = {"tensor": None, "tile": "tile", "mem": "vectorize", "vec": "cleanup"}
 def cpu_pipeline(options: Mapping[str, Mapping[str, Any]] | None = None) -> str:
     """The whole way from a tensor- or tile-level module to the vec level. options: pass name -> its options, `{"tile": {"m": 128}}`."""
     return _text((*TILING, *COMMON, *CPU), options)
+
+
+def ascend_pipeline(options: Mapping[str, Mapping[str, Any]] | None = None) -> str:
+    """The way from a tensor- or tile-level module to the ascend level."""
+    return _text((*TILING, *ASCEND), options)
 
 
 def pipeline_to(level: str, start: str = "tensor", options: Mapping[str, Mapping[str, Any]] | None = None) -> str:

@@ -54,7 +54,8 @@ class Sizes:
         self.k = k or 256
         # Elementwise tiles fill a third of the first-level cache with f32.
         self.n = n or 256
-        self.m = m or max(1, 1 << (target.l1d // 3 // (4 * self.n)).bit_length() - 1)
+        near = target.l1d or (target.spaces["ub"].capacity or 0) // 4  # an NPU has no caches; its fast memory holds all temporaries, too
+        self.m = m or max(1, 1 << (near // 3 // (4 * self.n)).bit_length() - 1)
 
     def of(self, op: Operation | None, extents: list[int | Value]) -> list[int]:
         """The tile of a result: one number an axis."""

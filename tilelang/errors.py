@@ -276,6 +276,16 @@ CATALOGUE: dict[str, Entry] = {
         "send before you wait, and see that each value that is waited for is signalled",
         "Ranks: every rank that has not finished waits, and nothing is under way that could wake one.",
     ),
+    # -- NPUs ---------------------------------------------------------------------------------------------------------
+    "ascend-unsupported": Entry(
+        "{what} cannot be put on the NPU: {why}", None, "Something that the passes for Ascend do not lower yet, or that the hardware does not have."
+    ),
+    "check-hazard": Entry(
+        "pipe {second} {second_does} {what} of {space} while pipe {first} may still {first_does} it",
+        "a set_flag and wait_flag, or a pipe_barrier inside one pipe, must stand between them",
+        "NPU pipes: two instructions touch the same memory, at least one writes, and nothing orders them.",
+    ),
+    "check-flag": Entry("{what}", None, "NPU pipes: a flag that is waited for and never set, set twice, or left over at the end."),
     # -- IR text and pipelines --------------------------------------------------------------------------------------
     "ir-syntax": Entry("{what}", None, "IR text that cannot be read; the message says what was found and expected."),
     "ir-rule": Entry("{what}", None, "IR that breaks a rule of the verifier: an op, its types, or the level it is at."),
