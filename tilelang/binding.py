@@ -83,7 +83,9 @@ class Binder:
     def _match(self, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
         sig = self.signature
         if len(args) > len(self.positional):
-            self._fail("argument-count", None, function=sig.name, expected=_count(len(self.positional)), found=len(args))
+            others = [p.name for p in sig.params if p.keyword]
+            help = "results are returned, or written to out=" + (f"; by keyword: {', '.join(others)}" if others else "")
+            self._fail("argument-count", None, help=help, function=sig.name, expected=_count(len(self.positional)), found=len(args))
         given = {p.name: v for p, v in zip(self.positional, args)}
         for name, value in kwargs.items():
             if name in given:

@@ -80,6 +80,15 @@ def test_the_nearest_name_is_suggested() -> None:
         (grid("out[i, j] = x[i, j] @ v[j]"), "add an axis: v[j][None, :]"),
         (grid("t = x[i, j]", "t[0, 0] = 1.0"), "where(mask, new, old) makes a changed tile; buffers made by local(...) can be written"),
         (module("def f(x: f32[M]) -> i32[M]:\n    return x\n"), "cast it: cast(x, i32)"),
+        (
+            module("def f(x: f32[M]) -> f32[M]:\n    out = zeros(f32, M)\n    for i in grid(M, by=8):\n        out[i] = out[i] + x[i]\n    return out\n"),
+            "'out' is a tile, a value; ranges are places in tensors: parameters, and what empty(...) made at the top",
+        ),
+        (
+            module("def f(a: f32[M, K], b: f32[N, K]) -> f32[M, N]:\n    return a @ b\n"),
+            "'@' joins the last axis on the left and the last but one on the right; x.T transposes; or use one symbolic dim for both when they are "
+            "always equal",
+        ),
         (module("def f(x: f32[M]) -> f32[M]:\n    return maximum(x, 0.0)\n"), "write max(a, b)"),
         (module("def f(x: f32[M]) -> f32[M]:\n    return x.astype(f32)\n"), "write cast(x, dtype)"),
         (module("def f(x: f32[M]) -> f32[M]:\n    return x.max()\n"), "functions are no methods: max(x, ...)"),

@@ -57,6 +57,9 @@ class Place:
         return all(e.kind == "scalar" for e in self.entries)
 
 
+RANGE_HELP = "{} is a tile, a value; ranges are places in tensors: parameters, and what empty(...) made at the top"
+
+
 class Access(Arithmetic):
     grid_id = 0  # the grid loop that is being built, 0 outside
 
@@ -400,7 +403,7 @@ class Access(Arithmetic):
             else:
                 found = self.eval(item)
                 if isinstance(found, (Tile, Range)):
-                    help = "gather(tile, indices, axis=...) picks by an index tile" if isinstance(found, Tile) else "subscript the tensor by ranges"
+                    help = "gather(tile, indices, axis=...) picks by an index tile" if isinstance(found, Tile) else RANGE_HELP.format(text)
                     self.wrong_type(item, ast_text(item), found, "an integer, a slice or None", help)
                 entry = Entry("scalar", item, self.to_index(found, item, "an integer, a slice or None"))
             if not (isinstance(item, ast.Slice) and item.start is None and item.stop is None):

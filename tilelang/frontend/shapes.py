@@ -76,7 +76,9 @@ class Shapes(Context):
                 self.require_equal(a.extent, b.extent, f"axis {position} of {what} has length {{0}} and {{1}}")
                 return a
             where, other = (ast_text(operands[k][0]) for k in (0, -1))
-            help = f"use one symbolic dim for both when they are always equal, or where(...) and slices to make the lengths agree along axis {position}"
+            help = "use one symbolic dim for both when they are always equal"
+            if what == "matmul":
+                help = f"'@' joins the last axis on the left and the last but one on the right; x.T transposes; or {help}"
             self.error("dim-conflict", node.span, notes, help, dim=position, first=a.source.name, where=where, second=b.source.name, other=other)
         for source in (a.source, b.source):
             if source.span is not None:
