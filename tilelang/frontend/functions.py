@@ -22,6 +22,7 @@ NONE = Const(None)
 
 class Functions(Communication):
     in_block = False  # inside a grid or an element loop
+    scope: dict[str, Val]  # the variables
 
     # -- creation
 
