@@ -89,6 +89,7 @@ def test_the_nearest_name_is_suggested() -> None:
             "'@' joins the last axis on the left and the last but one on the right; x.T transposes; or use one symbolic dim for both when they are "
             "always equal",
         ),
+        (module("def f(x: f32[M], n: i32[N]) -> f32[N]:\n    return x[n]\n"), "a grid loop can read it: out[i, :] = t[ids[i], :]"),
         (module("def f(x: f32[M]) -> f32[M]:\n    return maximum(x, 0.0)\n"), "write max(a, b)"),
         (module("def f(x: f32[M]) -> f32[M]:\n    return x.astype(f32)\n"), "write cast(x, dtype)"),
         (module("def f(x: f32[M]) -> f32[M]:\n    return x.max()\n"), "functions are no methods: max(x, ...)"),

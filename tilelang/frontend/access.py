@@ -403,7 +403,8 @@ class Access(Arithmetic):
             else:
                 found = self.eval(item)
                 if isinstance(found, (Tile, Range)):
-                    help = "gather(tile, indices, axis=...) picks by an index tile" if isinstance(found, Tile) else RANGE_HELP.format(text)
+                    picks = "gather(tile, indices, axis=...) picks by an index tile" if self.level == "tile" else "a grid loop can read it: out[i, :] = t[ids[i], :]"
+                    help = picks if isinstance(found, Tile) else RANGE_HELP.format(text)
                     self.wrong_type(item, ast_text(item), found, "an integer, a slice or None", help)
                 entry = Entry("scalar", item, self.to_index(found, item, "an integer, a slice or None"))
             if not (isinstance(item, ast.Slice) and item.start is None and item.stop is None):
