@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tilelang.ir.core import Module
+from tilelang.ir.core import Module, Operation
 from tilelang.ir.passes import Pass, PassContext, register
 from tilelang.ir.rewrite import Patterns, rewrite_greedily
 from tilelang.passes import cse, dce, licm
@@ -26,11 +26,19 @@ class Cleanup(Pass):
     rounds: int = 8
 
     def run(self, module: Module, ctx: PassContext) -> None:
+        rewrite_greedily(module, PATTERNS)
         for _ in range(self.rounds):
-            changed = rewrite_greedily(module, PATTERNS)
+            # What was moved out of loops first meets all that is equal to it, and what is merged afterwards can move no further.
+            touched: list[Operation] = []
+            removed = 0
             for function in module.body.block:
-                changed = bool(cse.eliminate(function)) or changed
-                changed = bool(licm.hoist_all(function)) or changed
-                changed = bool(dce.eliminate(function)) or changed
-            if not changed:
+                licm.hoist_all(function)
+                touched += cse.eliminate(function)
+                removed += dce.eliminate(function)
+            if removed:
+                changed = rewrite_greedily(module, PATTERNS)
+            else:
+                # All other ops are as the rewrites have left them.
+                changed = rewrite_greedily(module, PATTERNS, start=touched)
+            if not changed and not removed:
                 return

@@ -24,18 +24,23 @@ class Cse(Pass):
             eliminate(function)
 
 
-def eliminate(function: Operation) -> int:
-    """Removes repeated ops from a function; how many."""
+def eliminate(function: Operation) -> list[Operation]:
+    """Removes repeated ops from a function; the ops that have other operands now."""
     known: dict[Key, Operation] = {}
-    return sum(_block(b, known) for r in function.regions for b in r.blocks)
+    touched: dict[Operation, None] = {}
+    for r in function.regions:
+        for b in r.blocks:
+            _block(b, known, touched)
+    return list(touched)
 
 
-def _block(block: Block, known: dict[Key, Operation]) -> int:
+def _block(block: Block, known: dict[Key, Operation], touched: dict[Operation, None]) -> None:
     added: list[Key] = []
-    removed = 0
     for op in block:
         if op.regions:
-            removed += sum(_block(b, known) for r in op.regions for b in r.blocks)
+            for r in op.regions:
+                for b in r.blocks:
+                    _block(b, known, touched)
         elif op.pure and not isinstance(op, tile.Fill):
             # Two fills may become two accumulators, and a fill is cheaper to make again than to copy.
             key = key_of(op)
@@ -44,12 +49,14 @@ def _block(block: Block, known: dict[Key, Operation]) -> int:
                 known[key] = op
                 added.append(key)
             else:
+                for result in op.results:
+                    for user, _ in result.uses:
+                        touched[user] = None
+                touched.pop(op, None)
                 op.replace_by(*same.results)
-                removed += 1
     # What a region computes is not known behind it.
     for key in added:
         del known[key]
-    return removed
 
 
 def key_of(op: Operation) -> Key:

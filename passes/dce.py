@@ -69,7 +69,10 @@ def eliminate(root: Operation) -> int:
 
 def is_useless(op: Operation) -> bool:
     """Whether an op can go: no used result, and neither it nor anything inside has an effect."""
-    if op.terminator or any(r.uses for r in op.results):
+    for r in op.results:
+        if r.uses:
+            return False
+    if op.terminator:
         return False
     return op.pure or op.name in READS or (isinstance(op, (loop.For, loop.If, loop.Parallel)) and all(_harmless(r.block.first) for r in op.regions))
 

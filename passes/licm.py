@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tilelang.dialects import loop, mem, tile
-from tilelang.ir.core import Module, Operation, Value
+from tilelang.ir.core import Block, Module, Operation, Value
 from tilelang.ir.passes import Pass, PassContext, register
 from tilelang.ir.types import Scalar, TensorType, TileType
 
@@ -37,8 +37,9 @@ def hoist(around: Operation) -> int:
     grid = isinstance(around, loop.Parallel) and around.grid
     moved = 0
     for region in around.regions:
-        for op in region.block:
-            if op.pure and not isinstance(op, INDEXED) and not _stays(op, grid) and all(_outside(v, around) for v in reads(op)):
+        block = region.block
+        for op in block:
+            if op.pure and not isinstance(op, INDEXED) and not _stays(op, grid) and _is_invariant(op, block, around):
                 assert around.parent is not None
                 around.parent.insert_before(around, op.detach())
                 moved += 1
@@ -49,6 +50,14 @@ def _stays(op: Operation, grid: bool) -> bool:
     if grid:
         return not all(isinstance(r.type, Scalar) for r in op.results)
     return isinstance(op, MATERIALIZED) and isinstance(op.results[0].type, (TileType, TensorType))
+
+
+def _is_invariant(op: Operation, block: Block, around: Operation) -> bool:
+    """Whether an op of a block of a loop uses only values from outside the loop."""
+    for v in op.operands:
+        if v.block is block:
+            return False
+    return not op.regions or all(_outside(v, around) for v in reads(op))
 
 
 def reads(op: Operation) -> list[Value]:

@@ -30,9 +30,11 @@ def constants(op: Operation, rw: Rewriter) -> bool:
 @patterns.on(*arith.UNARY, *arith.BINARY, arith.Fma, arith.Cast)
 def on_fills(op: Operation, rw: Rewriter) -> bool:
     """The same number in every element of every operand: one scalar op, then a fill."""
+    first = op.operands[0].op
+    if not isinstance(first, (tile.Fill, vec.Splat)):
+        return False
     fills = [v.op for v in op.operands]
-    first = fills[0]
-    if not isinstance(first, (tile.Fill, vec.Splat)) or any(type(f) is not type(first) for f in fills):
+    if any(type(f) is not type(first) for f in fills):
         return False
     scalars = [f.operands[0] for f in fills if f is not None]
     inner = rw(type(op)(scalars, [element_of(op.results[0].type)], op.attrs))
@@ -94,6 +96,9 @@ def _same_or_none(op: Operation) -> Value | None:
 
 @patterns.on(*arith.BINARY)
 def neutral_elements(op: Operation, rw: Rewriter) -> bool:
+    left, right = op.operands
+    if left is not right and splat_value(right) is None and splat_value(left) is None:
+        return False
     same = _same_or_none(op)
     if same is not None:
         rw.replace(op, same)
@@ -170,6 +175,8 @@ def join_constants(op: Operation, rw: Rewriter) -> bool:
 @patterns.on(arith.Add)
 def constants_outward(op: arith.Add, rw: Rewriter) -> bool:
     """a + (x + c) = (a + x) + c: neighbouring addresses share a + x and differ by a displacement."""
+    if not isinstance(op.a.op, arith.Add) and not isinstance(op.b.op, arith.Add):
+        return False
     if not is_integral(op.out.type) or splat_value(op.a) is not None or splat_value(op.b) is not None:
         return False
     for plain, sum_ in ((op.a, op.b), (op.b, op.a)):

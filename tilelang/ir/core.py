@@ -46,12 +46,14 @@ class Value:
     @property
     def op(self) -> Operation | None:
         """The defining operation, None for a block argument."""
-        return self.owner if isinstance(self.owner, Operation) else None
+        owner = self.owner
+        return owner if isinstance(owner, Operation) else None
 
     @property
     def block(self) -> Block | None:
         """The block in which the value is defined."""
-        return self.owner.parent if isinstance(self.owner, Operation) else self.owner
+        owner = self.owner
+        return owner.parent if isinstance(owner, Operation) else owner
 
     @property
     def is_block_argument(self) -> bool:
@@ -219,20 +221,31 @@ class Operation:
 
     def walk(self, reverse: bool = False) -> Iterator[Operation]:
         """This op and all ops inside it: outer first, or inner first when `reverse`. The current op may be erased."""
-        if not reverse:
-            yield self
-        for r in self.regions:
-            for b in r.blocks:
-                op = b.last if reverse else b.first
-                while op is not None:
-                    after = op.prev if reverse else op.next
-                    if op.regions:
-                        yield from op.walk(reverse)
-                    else:
-                        yield op
-                    op = after
         if reverse:
+            for r in self.regions:
+                for b in r.blocks:
+                    for op in reversed(b):
+                        if op.regions:
+                            yield from op.walk(True)
+                        else:
+                            yield op
             yield self
+            return
+        yield self
+        # What is still to be walked, the next one last: not a recursion, in which every op would pass through all levels.
+        todo: list[Block | Operation] = [b for r in reversed(self.regions) for b in reversed(r.blocks)]
+        while todo:
+            at = todo.pop()
+            op = at.first if isinstance(at, Block) else at
+            while op is not None:
+                after = op.next
+                yield op
+                if op.regions:
+                    if after is not None:
+                        todo.append(after)
+                    todo += [b for r in reversed(op.regions) for b in reversed(r.blocks)]
+                    break
+                op = after
 
     def clone(self, mapping: dict[Value, Value] | None = None) -> Self:
         """A deep copy; operands are looked up in `mapping`, which gains the copied results and arguments."""

@@ -181,18 +181,26 @@ class _Noting(Builder):
 
 def is_dead(op: Operation) -> bool:
     """Whether nothing is lost without the op: pure, and no result used."""
-    return op.pure and not any(r.uses for r in op.results)
+    if not op.pure:
+        return False
+    for r in op.results:
+        if r.uses:
+            return False
+    return True
 
 
-def rewrite_greedily(root: Operation, patterns: Patterns, limit: int | None = None) -> bool:
+def rewrite_greedily(root: Operation, patterns: Patterns, limit: int | None = None, start: Sequence[Operation] | None = None) -> bool:
     """Applies patterns to the ops inside root until none fits, and drops dead pure ops on the way; whether anything changed.
 
-    limit: the number of rewrites after which it gives up with a CompilerBug that names the pattern; by default 1000 and 50 an op."""
+    start: where something has changed since the same patterns were applied to all ops: only these, and what reads them, are looked at. limit: the number of rewrites after which it gives up with a CompilerBug that names the pattern; by default 1000 and 50 an op."""
     rw = Rewriter()
-    ops = [op for op in root.walk() if op is not root]
+    ops = [op for op in root.walk() if op is not root] if start is None else start
     limit = 1000 + 50 * len(ops) if limit is None else limit
     for op in reversed(ops):
-        rw.visit(op)
+        if start is None:
+            rw.visit(op)
+        else:
+            rw.changed(op)
     count = 0
     while rw.stack:
         op = rw.stack.pop()
