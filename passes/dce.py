@@ -42,7 +42,8 @@ def eliminate(root: Operation) -> int:
     """Removes dead code inside an op; how many ops went."""
     rw = Rewriter()
     for op in root.walk():
-        if op is not root:
+        # Others are looked at when what uses them has gone.
+        if op is not root and (is_useless(op) or op.name in ALLOCATIONS or isinstance(op, (loop.For, loop.If))):
             rw.visit(op)
     count = 0
     while rw.stack:

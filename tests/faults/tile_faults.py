@@ -164,8 +164,8 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "passes/cse.py",
-        "attrs = tuple((k, _exact(op.attrs[k])) for k in sorted(op.attrs))",
-        'attrs = tuple((k, _exact(op.attrs[k])) for k in sorted(op.attrs) if k not in ("axis", "axes", "predicate", "exclusive"))',
+        "for k in sorted(op.attrs)) if op.attrs else ()",
+        'for k in sorted(op.attrs) if k not in ("axis", "axes", "predicate", "exclusive"))',
         "ops with different attributes are merged",
         ("scans", "clusters", "integers"),
     ),
