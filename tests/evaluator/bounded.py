@@ -362,6 +362,11 @@ def reinterpret(x: Num, dtype: str) -> Num:
 # -- along axes
 
 
+def _magnitude(x: Array) -> Array:
+    """|x| of the finite elements."""
+    return np.where(np.isfinite(x), np.abs(x), 0.0)
+
+
 def reduce(kind: str, x: Num, axes: tuple[int, ...]) -> Num:
     """sum prod max min any all over axes, dropped from the result. Sums are in x's dtype."""
     lens = tuple(n for i, n in enumerate(x.lens) if i not in axes)
@@ -383,10 +388,10 @@ def reduce(kind: str, x: Num, axes: tuple[int, ...]) -> Num:
         f = np.sum if kind == "sum" else np.prod
         return Num(d, np.asarray(f(v, axis=axes, dtype=NUMPY[d])), x.err.max(axis=axes, initial=0.0), lens)
     if kind == "sum":
-        raw, size = v.sum(axis=axes), np.abs(v).sum(axis=axes)
+        raw, size = v.sum(axis=axes), _magnitude(v).sum(axis=axes)
         slack = count * UNIT[d] * size if count > 1 else np.zeros(raw.shape)
-        err = x.err.sum(axis=axes) + np.where(np.isfinite(size), slack, 0.0)
-        over = np.isfinite(size) & (size + err > LARGEST[d])
+        err = x.err.sum(axis=axes) + slack
+        over = size + err > LARGEST[d]  # in some order, before an infinity comes or after
         return made(d, raw, np.where(over, np.inf, err), lens)
     raw = np.prod(v, axis=axes)
     top = np.prod(np.abs(v) + x.err, axis=axes)
@@ -419,7 +424,7 @@ def cumsum(x: Num, axis: int, exclusive: bool) -> Num:
     v, d = x.val, x.dtype
     sums = np.cumsum(v, axis=axis, dtype=v.dtype)
     errs = np.cumsum(x.err, axis=axis)
-    size = np.cumsum(np.abs(v), axis=axis) if is_float(d) else None
+    size = np.cumsum(_magnitude(v), axis=axis) if is_float(d) else None
 
     def shifted(t: Array) -> Array:
         if not exclusive:
@@ -435,8 +440,8 @@ def cumsum(x: Num, axis: int, exclusive: bool) -> Num:
         return Num(d, sums, np.where(errs > 0, np.inf, 0.0), x.lens)
     size = shifted(size)
     n = np.arange(v.shape[axis]).reshape([-1 if i == axis else 1 for i in range(x.rank)])
-    slack = np.where(np.isfinite(size) & (n > 0), (n + 1) * UNIT[d] * size, 0.0)
-    over = np.isfinite(size) & (size + errs + slack > LARGEST[d])
+    slack = np.where(n > 0, (n + 1) * UNIT[d] * size, 0.0)
+    over = (n > 0) & (size + errs + slack > LARGEST[d])
     return made(d, sums, np.where(over, np.inf, errs + slack), x.lens)
 
 
@@ -456,12 +461,12 @@ def matmul(a: Num, b: Num, acc: Num | None, lens: tuple[int | None, ...]) -> Num
         return out if acc is None else Num(d, raw + acc.val, np.maximum(err, acc.err), lens)
     raw = np.matmul(a.val, b.val)
     ea, eb = np.minimum(a.err, 1e300), np.minimum(b.err, 1e300)
-    va, vb = (np.where(np.isfinite(t), np.abs(t), 0.0) for t in (a.val, b.val))
+    va, vb = _magnitude(a.val), _magnitude(b.val)
     size = np.matmul(va, vb)
     err = np.matmul(ea, vb) + np.matmul(va, eb) + np.matmul(ea, eb)
     start = np.zeros(raw.shape) if acc is None else acc.val
     err = err + (0.0 if acc is None else acc.err)
-    size = size + np.where(np.isfinite(start), np.abs(start), 0.0)
+    size = size + _magnitude(start)
     err = np.where(err > 1e290, np.inf, err + 2 * (k + 4) * (UNIT[d] * size + SMALLEST[d]) * (k > 0))
     # An error in a factor of an infinity or NaN decides about signs.
     hot = _pairs(~np.isfinite(a.val), ~np.isfinite(b.val))

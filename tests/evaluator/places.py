@@ -153,7 +153,7 @@ class Place:
         at, fitted = self.fitted(value)
         t = self.tensor
         if kind == "add" and bd.is_float(t.dtype) and t.mag is None:
-            t.mag = np.abs(t.val)
+            t.mag = np.where(np.isfinite(t.val), np.abs(t.val), 0.0)
         for index in np.ndindex(fitted.val.shape):
             i = tuple(int(p[index]) for p in at)
             old = Num(t.dtype, np.asarray(t.val[i]), np.asarray(t.err[i]))
@@ -161,9 +161,9 @@ class Place:
             made = bd.binary("+" if kind == "add" else kind, old, new)
             err = made.err
             if t.mag is not None:
-                t.mag[i] += np.abs(new.val)
-                err = err + 2 * bd.UNIT[t.dtype] * t.mag[i] if np.isfinite(t.mag[i]) else err
-                err = np.inf if np.isfinite(t.mag[i]) and t.mag[i] + err > bd.LARGEST[t.dtype] else err
+                t.mag[i] += np.abs(new.val) if np.isfinite(new.val) else 0.0
+                err = err + 2 * bd.UNIT[t.dtype] * t.mag[i]
+                err = np.inf if t.mag[i] + err > bd.LARGEST[t.dtype] else err
             t.val[i], t.err[i] = made.val, err
 
 
