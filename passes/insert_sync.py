@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import product
+from math import prod
 from typing import ClassVar, NoReturn
 
 from tilelang.dialects import arith, ascend, func, loop
@@ -26,7 +27,7 @@ from tilelang.ir.passes import Pass, PassContext, register
 from tilelang.ir.types import element_of
 
 _MANY = 3  # iterations that stand for any number of at least as many
-_LOOPS = 3  # with more loops than this all combinations of iterations would take too long
+_RUNS = 64  # with more combinations of iterations than this it would take too long
 
 
 @dataclass(eq=False)
@@ -124,21 +125,19 @@ class _Inserter:
         if self.order[first] < self.order[second]:
             block = _common(first, second)
             self.between(first, second, block)
-        outermost = None
-        for around in reversed(_loops(second)):
-            if not around.is_ancestor_of(first):
-                continue
-            outermost = outermost or around
-            if where == "global" and _is_grid(around):
-                continue
-            a, b = first.ancestor_in(around.body.block), second.ancestor_in(around.body.block)
-            assert a is not None and b is not None
-            if _stands_before(a, b) and a is not b:
-                continue  # what orders them in one iteration orders them over several
-            if first.pipe == second.pipe:
-                self.add(_Sync("barrier", first.pipe, first.pipe, a, b))
-            else:
-                self.add(_Sync("round", first.pipe, second.pipe, a, b, outermost))
+        # In the innermost loop around both: there the flag is waited for and set in turn over the iterations of all loops.
+        loops = _loops(second)
+        around = next((x for x in loops if x.is_ancestor_of(first)), None)
+        if around is None or (where == "global" and _is_grid(around)):
+            return
+        a, b = first.ancestor_in(around.body.block), second.ancestor_in(around.body.block)
+        assert a is not None and b is not None
+        if a is not b and _stands_before(a, b):
+            return  # what orders them in one iteration orders them over several
+        if first.pipe == second.pipe:
+            self.add(_Sync("barrier", first.pipe, first.pipe, a, b))
+        else:
+            self.add(_Sync("round", first.pipe, second.pipe, a, b, loops[-1]))
 
     def between(self, first: ascend.Instruction, second: ascend.Instruction, block: Block) -> None:
         a, b = first.ancestor_in(block), second.ancestor_in(block)
@@ -155,7 +154,7 @@ class _Inserter:
         loops = _loops(sync.second)
         if sync.kind == "forward" and loops:
             self.add(_Sync("round", sync.dst, sync.src, sync.second, sync.first, loops[-1]))
-        elif sync.kind == "round" and sync.first is not sync.second:
+        elif sync.kind == "round":
             self.add(_Sync("forward", sync.dst, sync.src, sync.second, sync.first))
 
     # -- runs
@@ -163,10 +162,8 @@ class _Inserter:
     def prune(self, syncs: list[_Sync]) -> list[_Sync]:
         """Takes away what the rest implies; flags of the longest reach first."""
         counts = self.iterations()
-        if len(self.loops) > _LOOPS or not all(self.ordered(syncs, c) for c in counts):
-            if len(self.loops) <= _LOOPS:
-                raise AssertionError("the synchronisations that were proposed do not order all conflicts")
-            return syncs
+        if not all(self.ordered(syncs, c) for c in counts):
+            raise AssertionError("the synchronisations that were proposed do not order all conflicts")
         rank = {"round": 0, "forward": 1, "barrier": 2}
         for sync in sorted(syncs, key=lambda s: (rank[s.kind], -self.reach(s))):
             rest = [s for s in syncs if s is not sync]
@@ -187,6 +184,8 @@ class _Inserter:
                 options.append(tuple(range(_MANY + 1)))
             else:
                 options.append((min(_MANY, max(0, -(-(int(upper) - int(lower)) // int(step)))),))
+        if prod(map(len, options)) > _RUNS:
+            self.refuse(self.loops[-1], f"a kernel with {len(self.loops)} loops", "too many of them have bounds that are not constants")
         return [dict(zip(self.loops, counts)) for counts in product(*options)]
 
     def ordered(self, syncs: list[_Sync], counts: dict[Operation, int]) -> bool:

@@ -92,8 +92,30 @@ class _Lowering:
                 self.views[arg] = _Global(value, role, (zero,) * len(shape), shape, tuple(range(len(shape))))
             else:
                 self.values[arg] = self.top.add_arg(arg.type, arg.hint)
-        self.block(self.old.body.block)
+        self.body()
         return self.new
+
+    def body(self) -> None:
+        """All work is done in the blocks of one grid. A function without one is a single block; between two grids, all cores would have to meet."""
+        block = self.old.body.block
+        grids = [op for op in block if isinstance(op, loop.Parallel)]
+        work = [op for op in block if isinstance(op, (loop.For, loop.If, loop.While, *mem.STRUCTURED, mem.Store, mem.CopyAsync))]
+        if len(grids) > 1:
+            self.refuse(grids[1], "a second grid", "cores do not wait for each other between grids yet")
+        if grids and work:
+            self.refuse(work[0], "work outside of the grid", "every core would do it")
+        if grids or not work:
+            self.block(block)
+            return
+        outer, new = self.b, self.blocks(1)
+        self.b = Builder(new.body.block, span=self.old.span)
+        for op in block:
+            if op is not block.last:
+                self.b.span = op.span or self.old.span
+                self.op(op)
+        self.b.insert(loop.Yield.of())
+        self.b = outer
+        self.b.insert(func.Return.of())
 
     # -- errors
 
@@ -213,10 +235,8 @@ class _Lowering:
         bounds = [[arith.constant_value(v) for v in group] for group in (op.lowers, op.uppers, op.steps)]
         if any(v is None for group in bounds for v in group):
             self.refuse(op, "this grid", "its bounds must be constants: give the dims when the kernel is built")
-        counts = [max(0, -(-(int(u) - int(l)) // int(s))) for l, u, s in zip(*bounds)]  # pyright: ignore[reportArgumentType]
-        start, step = self.b(ascend.BlockIdx.of()), self.b(ascend.BlockNum.of())
-        new = loop.For.of(start, self.b(arith.index_constant(prod(counts))), step, hint="block")
-        self.b.insert(new)
+        counts = [max(0, -(-(int(upper) - int(lower)) // int(step))) for lower, upper, step in zip(*bounds)]  # pyright: ignore[reportArgumentType]
+        new = self.blocks(prod(counts))
         outer, self.b = self.b, Builder(new.body.block, span=op.span)
         rest = new.iv
         for axis in reversed(range(len(counts))):
@@ -228,6 +248,11 @@ class _Lowering:
             index.hint = op.ivs[axis].hint
         self.block(op.body.block)
         self.b = outer
+
+    def blocks(self, count: int) -> loop.For:
+        """The loop over the blocks of this core."""
+        start, step = self.b(ascend.BlockIdx.of()), self.b(ascend.BlockNum.of())
+        return self.b.insert(loop.For.of(start, self.b(arith.index_constant(count)), step, hint="block"))
 
     def serial(self, op: loop.For) -> None:
         if op.inits:
@@ -412,7 +437,7 @@ class _Lowering:
             source = self.in_ub(op.srcs[0], op)
         else:
             spread = [self.spread(v, axes, shape, op) for v, axes in zip(op.srcs, op.maps)]
-            (made,) = self.region(op.body.block, spread, size, op, [None])
+            made, *_ = self.region(op.body.block, spread, size, op, [None])
             source = self.materialised(made, element_of(op.dst.type), size, op)
         element = element_of(op.dst.type)
         if element.name not in ("f16", "f32"):
@@ -431,7 +456,7 @@ class _Lowering:
         self.on("cube", op)
         left, right = self.views.get(op.lhs), self.views.get(op.rhs)
         acc = self.local.get(op.acc)
-        if left is None or right is None or acc is None or op.acc in self.pending and self.pending[op.acc].parent is not op.parent:
+        if left is None or right is None or acc is None or (op.acc in self.pending and self.pending[op.acc].parent is not op.parent):
             self.refuse(op, "this product", "its operands must be parts of tensors, its sum a buffer of the block")
         (m, k), (_, n) = self.box(left, op), self.box(right, op)
         element = element_of(op.lhs.type)

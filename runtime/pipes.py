@@ -78,7 +78,7 @@ class _Core:
         self.shadows: dict[str, _Shadow] = {}
         self.flags: dict[tuple[str, str, int], tuple[Any, Any]] = {}  # flags that are set: clock, op
         self.known = {p: [0] * len(_PIPES) for p in _PIPES}
-        self.times = {p: 0 for p in _PIPES}
+        self.times = dict.fromkeys(_PIPES, 0)
         self.issued = 0
 
     # -- what the scalar unit does

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -260,3 +261,50 @@ def f(x: f32[M, N], y: f32[N]) -> f32[M, N]:
     program = Program(kernel, {"M": 24, "N": 32}, lambda rng: [rng.normal(size=s).astype(np.float32) for s in ((24, 32), (32,))], want, 1e-4)
     for seed in range(4):
         assert program.run(program.module, seed, 2) == ([], True)
+
+
+def random_body(rng: random.Random, depth: int, buffers: int) -> list[str]:
+    """Instructions on buffers of one size, in up to two loops."""
+    lines: list[str] = []
+    for _ in range(rng.randint(1, 5)):
+        a, b, c = (f"%b{rng.randrange(buffers)}" for _ in range(3))
+        kind = rng.choice(("in", "out", "binary", "unary", "one", "for"))
+        if kind == "for" and depth < 2:
+            loop = f"%i{depth}_{len(lines)}_{rng.randrange(10**6)}"
+            lines += [f"loop.for {loop} = %c0 to %c{rng.choice((0, 1, 2, 3))} step %c1 {{", *random_body(rng, depth + 1, buffers), "}"]
+        elif kind == "in":
+            lines.append(f"ascend.data_copy %x, {a} offsets(%c{rng.randrange(4)}, %c0) {{rows = 1, cols = 16}}")
+        elif kind == "out":
+            lines.append(f"ascend.data_copy {a}, %x offsets(%c{rng.randrange(4)}, %c0) {{rows = 1, cols = 16}}")
+        elif kind == "binary":
+            lines.append(f"ascend.binary {rng.choice(('max', 'min', 'sub'))} {a}, {b}, {c} {{count = 16}}")
+        elif kind == "unary":
+            lines.append(f"ascend.unary abs {a}, {b} {{count = 16}}")
+        else:
+            lines.append(f"ascend.with_scalar adds {a}, {b}, %one {{count = 16}}")
+    return lines
+
+
+def random_module(seed: int) -> Module:
+    rng = random.Random(seed)
+    buffers = rng.randint(2, 4)
+    head = [f"%b{i} = ascend.alloc {{address = {64 * i}}} : buffer<f32[16], ub>" for i in range(buffers)]
+    head += [f"%c{i} = arith.constant {i} : index" for i in range(4)] + ["%one = arith.constant 1.0 : f32"]
+    head += [f"ascend.duplicate %b{i}, %one {{count = 16}}" for i in range(buffers)]
+    body = "\n".join([*head, *random_body(rng, 0, buffers)])
+    return parse_module(f'builtin.module {{level = "ascend"}} {{\nfunc.func @f(%x: buffer<f32[4, 16], global> inout) {{\n{body}\n}}\n}}\n')
+
+
+@pytest.mark.parametrize("start", range(0, 60, 10))
+def test_random_programs(start: int) -> None:
+    """With flags, any program gives on its pipes what it means in program order."""
+    for number in range(start, start + 10):
+        module = random_module(number)
+        want = np.arange(64, dtype=np.float32).reshape(4, 16)
+        start_data = want.copy()
+        Interpreter(module).run("f", [want])
+        lower(module, NPU, pipeline="insert-sync")
+        for seed in range(3):
+            got = start_data.copy()
+            assert run_pipes(module, "f", [got], 1, seed) == [], f"program {number}"
+            np.testing.assert_array_equal(got, want, err_msg=f"program {number}")
