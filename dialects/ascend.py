@@ -18,7 +18,7 @@ from typing import Any, ClassVar, NamedTuple
 from tilelang.ir.core import Dialect, Operation, Value, VerifyError, attr, operand, operands, result
 from tilelang.ir.types import BufferType, bool_, element_of, index
 
-PIPES = ("S", "V", "M", "MTE1", "MTE2", "MTE3", "FIX")
+PIPES: tuple[str, ...] = ("S", "V", "M", "MTE1", "MTE2", "MTE3", "FIX")
 LOCAL = ("ub", "l1", "l0a", "l0b", "l0c")
 EVENTS = 8  # ids for each pair of pipes
 FRACTAL = 16

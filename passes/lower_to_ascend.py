@@ -442,7 +442,7 @@ class _Lowering:
         element = element_of(op.dst.type)
         if element.name not in ("f16", "f32"):
             self.refuse(op, f"a reduction in {element}", "the vector unit computes in f16 and f32")
-        rows, cols = (shape[0], shape[1]) if len(shape) == 2 else (1, shape[0])
+        rows, cols = prod(shape[:-1]), prod(shape[-1:])
         dst = self.local.get(op.dst)
         out = dst if dst is not None else self.temporary(element, rows, op)
         self.b.span = op.span or self.b.span
