@@ -59,6 +59,7 @@ class _Block:
         self.order = {op: i for i, op in enumerate(block)}
         self.cluster: dict[Operation, _Cluster] = {}
         self.spots: dict[_Cluster, int] = {}
+        self._sizes: dict[Value, list[Value]] = {}
 
     def run(self) -> None:
         for op in self.order:
@@ -162,7 +163,16 @@ class _Block:
         """Values that must be there before `op`, in a map, is run."""
         for read in _reads(op):
             yield self.source(*read)[0]
-        yield from self.extents.sizes(op.results[0])
+        yield from self.sizes(op.results[0])
+
+    def sizes(self, value: Value) -> list[Value]:
+        """The extents of a value that are known at run time only. Kept: chains of elementwise ops are followed to their start once."""
+        found = self._sizes.get(value)
+        if found is None:
+            source = next((v for v in value.op.operands if is_tile(v)), None) if isinstance(value.op, arith.ELEMENTWISE) else None
+            found = self._sizes.get(source) if source is not None else None
+            found = self._sizes[value] = self.extents.sizes(value) if found is None else found
+        return found
 
     # -- operands
 
@@ -210,7 +220,7 @@ class _Block:
                 if v.op not in inside and not isinstance(v.op, arith.Constant):
                     ins.setdefault((v, axes), len(ins))
         build = Builder(self.block, ops[self.spots[cluster]], span)
-        sizes = self.extents.sizes(results[0])
+        sizes = self.sizes(results[0])
         new = build.insert(tile.Map.of([v for v, _ in ins], tuple(m for _, m in ins), sizes, [r.type for r in results]))
         self._fill_body(cluster, new, ins, results)
         for old, value in zip(results, new.results):

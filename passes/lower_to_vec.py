@@ -279,7 +279,7 @@ def _alloc(op: mem.Alloc, ctx: Lowering) -> None:
     name = op.name_ or op.out.hint or ""
     dims = dims_of(t, [ctx.index(v) for v in op.sizes])
     # Room for the bound where there is one: such memory can be on the stack.
-    room = b.product([bound if (bound := dim_bound(d)) is not None else n for d, n in zip(t.shape, dims)])
+    room = b.room([bound if (bound := dim_bound(d)) is not None else n for d, n in zip(t.shape, dims)])
     stack = bool(op.attrs.get("stack")) and isinstance(room, int)
     ptr = b(vec.Alloc.of(b.value(room), PtrType(t.element, t.space), stack), op.out.hint or op.name_ or None)
     if not stack:

@@ -251,6 +251,27 @@ def overlap(a: ArrayInfo, b: ArrayInfo, max_work: int = 10_000) -> bool:
         return True
 
 
+def overlaps_itself(info: ArrayInfo, max_elements: int = 1 << 16) -> bool:
+    """Whether two elements of one array share a byte. Nested axes decide most cases; others are told apart exactly as long as the array has
+    at most `max_elements` elements, and count as overlapping beyond that."""
+    if 0 in info.shape:
+        return False
+    reach = info.itemsize
+    for stride, extent in sorted((abs(s), n) for s, n in zip(info.byte_strides, info.shape) if n > 1):
+        if stride < reach:
+            break
+        reach += stride * (extent - 1)
+    else:
+        return False
+    if info.size > max_elements or any(s == 0 and n > 1 for s, n in zip(info.byte_strides, info.shape)):
+        return True
+    places = np.zeros(1, np.int64)
+    for stride, extent in zip(info.byte_strides, info.shape):
+        places = (places[:, None] + stride * np.arange(extent)).ravel()
+    places.sort()
+    return bool(np.any(np.diff(places) < info.itemsize))
+
+
 @dataclass(frozen=True, slots=True)
 class TensorArg:
     """A tensor parameter: dtype name, rank, and whether the kernel writes it."""

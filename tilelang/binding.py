@@ -207,8 +207,8 @@ class Binder:
     def _check_written(self, name: str, p: Param | None, info: abi.ArrayInfo) -> None:
         if not info.writable:
             self._fail("argument-read-only", p, name=name)
-        if 0 not in info.shape and any(s == 0 and n > 1 for s, n in zip(info.byte_strides, info.shape)):
-            self._fail("argument-overlap", p, name=name, other=name, help="its elements share memory (a stride of 0); pass a copy")
+        if abi.overlaps_itself(info):
+            self._fail("argument-overlap", p, name=name, other=name, help="its elements share memory; pass a copy")
 
     def _native(self, info: abi.ArrayInfo, written: bool, write_back: list[tuple[np.ndarray, np.ndarray]]) -> abi.ArrayInfo:
         """The array itself, or an aligned copy of one whose elements lie at odd addresses."""

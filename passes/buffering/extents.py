@@ -44,36 +44,38 @@ class Extents:
 
     def along(self, value: Value, axis: int) -> Extent:
         """The extent of a `?` axis."""
-        dim = shape_of(value.type)[axis]
-        if isinstance(dim, int):
-            return dim
-        key = (value, axis)
-        if key in self.phis:
-            return self.phis[key] or key
-        op = value.op
-        if op is None:
-            return self.along(_source_of_argument(value), axis)
-        if isinstance(op, (tile.Load, tile.Fill, tile.Iota, tile.Broadcast, tile.Reshape, tile.Slice, tile.Map)):
-            return op.sizes[dynamic(value).index(axis)]
-        if isinstance(op, tile.Gather):
-            return self._gathered(op, axis)
-        if isinstance(op, tile.Transpose):
-            return self.along(op.x, op.perm[axis])
-        if isinstance(op, (tile.Reduce, tile.ArgReduce)):
-            gone = op.axes if isinstance(op, tile.Reduce) else (op.axis,)
-            return self.along(op.x, [i for i in range(len(shape_of(op.x.type))) if i not in gone][axis])
-        if isinstance(op, (tile.Matmul, tile.Contract)):
-            return self.along(op.acc, axis)
-        if isinstance(op, tile.TakeAlong):
-            return self.along(op.indices, axis)
-        if isinstance(op, loop.For):
-            return self.along(op.inits[value.index], axis)
-        if isinstance(op, loop.If):
-            return self.along(_yielded(op.then.block.last)[value.index], axis)
-        if isinstance(op, loop.While):
-            return self.along(_condition(op).values[value.index], axis)
-        # Elementwise: all tile operands have the extents of the result.
-        return self.along(next(v for v in op.operands if isinstance(v.type, (TileType, TensorType))), axis)
+        # A loop, not a recursion: a chain of ops may be thousands long.
+        while True:
+            dim = shape_of(value.type)[axis]
+            if isinstance(dim, int):
+                return dim
+            key = (value, axis)
+            if key in self.phis:
+                return self.phis[key] or key
+            op = value.op
+            if op is None:
+                value = _source_of_argument(value)
+            elif isinstance(op, (tile.Load, tile.Fill, tile.Iota, tile.Broadcast, tile.Reshape, tile.Slice, tile.Map)):
+                return op.sizes[dynamic(value).index(axis)]
+            elif isinstance(op, tile.Gather):
+                return self._gathered(op, axis)
+            elif isinstance(op, tile.Transpose):
+                value, axis = op.x, op.perm[axis]
+            elif isinstance(op, (tile.Reduce, tile.ArgReduce)):
+                gone = op.axes if isinstance(op, tile.Reduce) else (op.axis,)
+                value, axis = op.x, [i for i in range(len(shape_of(op.x.type))) if i not in gone][axis]
+            elif isinstance(op, (tile.Matmul, tile.Contract)):
+                value = op.acc
+            elif isinstance(op, tile.TakeAlong):
+                value = op.indices
+            elif isinstance(op, loop.For):
+                value = op.inits[value.index]
+            elif isinstance(op, loop.If):
+                value = _yielded(op.then.block.last)[value.index]
+            elif isinstance(op, loop.While):
+                value = _condition(op).values[value.index]
+            else:  # elementwise: all tile operands have the extents of the result
+                value = next(v for v in op.operands if isinstance(v.type, (TileType, TensorType)))
 
     def _gathered(self, op: tile.Gather, axis: int) -> Extent:
         rank = len(shape_of(op.buffer.type))

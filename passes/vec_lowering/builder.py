@@ -15,16 +15,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tilelang.dialects import arith, loop, vec
 from tilelang.ir.core import Block, Operation, Value, VerifyError
-from tilelang.ir.types import Dyn, PtrType, Scalar, Type, VectorType, bool_, element_of
+from tilelang.ir.types import Dyn, PtrType, Scalar, Type, VectorType, bool_, element_of, f64
 
 if TYPE_CHECKING:
     from tilelang.diagnostics import Span
     from tilelang.target import Target
 
+NO_MEMORY = 1 << 58  # elements; so many bytes fit in 64 bits, whatever the element is
 Index: TypeAlias = "int | Value"
 # body(i, mask, state) -> state: the elements from i on, those that the mask (None: all lanes) lets through.
 Strip: TypeAlias = "Callable[[Index, Value | None, list[Value]], list[Value]]"
@@ -130,6 +132,16 @@ class VecBuilder:
         for x in xs:
             total = self.mul(total, x)
         return total
+
+    def room(self, dims: Sequence[Index]) -> Index:
+        """How many elements to allocate for these extents: their product, or what no machine has where the product does not fit in an index.
+        Arrays that repeat one element (strides of 0) have extents of any size."""
+        count = self.product(dims)
+        if isinstance(count, int):
+            return min(count, NO_MEMORY)
+        about = reduce(lambda x, y: self(arith.Mul.of(x, y)), [self.cast(self.value(d), f64) for d in dims])
+        fits = self(arith.Cmp.of("lt", about, self(arith.Constant.of(float(NO_MEMORY), f64))))
+        return self(arith.Select.of(fits, count, self.value(NO_MEMORY)))
 
     # -- values
 

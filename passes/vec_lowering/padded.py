@@ -11,6 +11,8 @@ from tilelang.passes.vec_lowering.elementwise import elementwise
 if TYPE_CHECKING:
     from tilelang.passes.lower_to_vec import Lowering
 
+FAR = 1 << 61
+
 
 def copy_padded(op: mem.CopyPadded, ctx: Lowering) -> None:
     b, src, dst, pad = ctx.b, ctx.view(op.src), ctx.view(op.dst), ctx.value(op.pad)
@@ -22,7 +24,8 @@ def copy_padded(op: mem.CopyPadded, ctx: Lowering) -> None:
     gate: Index = 1  # 0 when a dropped axis is outside
     counts = iter(dst.dims)
     for a, given in enumerate(op.offsets):
-        offset, dropped = ctx.index(given), a in op.dropped
+        # What starts so far outside has nothing inside, and the arithmetic on it does not wrap.
+        offset, dropped = b.max(-FAR, b.min(ctx.index(given), FAR)), a in op.dropped
         step = op.steps[a] if op.steps and not dropped else 1
         first, size = _inside(b, offset, step, src.dims[a], 1 if dropped else next(counts))
         starts.append(b.add(offset, b.mul(first, step)))

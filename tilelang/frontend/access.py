@@ -57,6 +57,13 @@ class Place:
         return all(e.kind == "scalar" for e in self.entries)
 
 
+def _may_wrap(e: ix.Expr) -> bool:
+    """Whether a sum may exceed 64 bits, so that what cannot be negative is negative when the kernel runs. One symbol and a constant do not get so far
+    that a check against the end of an axis takes them for inside."""
+    terms, constant = ix.linear_form(e)
+    return any(not isinstance(atom, ix.Sym) for atom, _ in terms) or sum(abs(k) for _, k in terms) > 1 or abs(constant) >= 1 << 62
+
+
 RANGE_HELP = "{} is a tile, a value; ranges are places in tensors: parameters, and what empty(...) made at the top"
 
 
@@ -178,8 +185,8 @@ class Access(Arithmetic):
         what = f"'{buffer.name}'"
         with self.at(entry.node.span):
             outside = first if self.at_least(-1 - first, 0) else last if self.at_least(last - dim, 0) and self.at_least(extent, 1) else None
-            low_open = not self.at_least(first, 0)
             high_open = not self.at_least(dim - 1 - last, 0)
+            low_open = not self.at_least(first, 0) or (high_open and _may_wrap(first))
             if outside is not None and (low_open or high_open) and dim.value != 0:  # where all can be proved, the code never runs
                 help = f"indices count from 0: the last is {dim - 1}" if outside is first and first.value is not None else None
                 self.error("index-out-of-bounds", entry.node.span, [self.made(buffer)], help, index=outside, axis=position, what=what, length=dim)
