@@ -181,12 +181,7 @@ class _Noting(Builder):
 
 def is_dead(op: Operation) -> bool:
     """Whether nothing is lost without the op: pure, and no result used."""
-    if not op.pure:
-        return False
-    for r in op.results:
-        if r.uses:
-            return False
-    return True
+    return op.pure and not any(r.uses for r in op.results)
 
 
 def rewrite_greedily(root: Operation, patterns: Patterns, limit: int | None = None, start: Sequence[Operation] | None = None) -> bool:
