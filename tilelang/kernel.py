@@ -136,10 +136,7 @@ class Kernel:
         return compiled
 
     def _interpret(self, call: Call) -> None:
-        from tilelang.runtime.interp import Interpreter
-
-        module = self.build(call.spec, level="tile")
-        Interpreter(module).run(self.__name__, arrays_of(call))
+        interpret(self.build(call.spec), self.__name__, arrays_of(call))
 
     def _check(self, call: Call) -> None:
         from tilelang.runtime.check import check
@@ -205,6 +202,23 @@ class Kernel:
     def cache_info(self) -> CacheInfo:
         """How often calls found compiled code."""
         return CacheInfo(self._hits, self._misses, len(self._compiled))
+
+
+def interpret(module: Module, name: str, arrays: list[Any]) -> None:
+    """Runs a function as the frontend made it, on its kernel arguments; results are written to the last of them. A whole-tensor function is run
+    as such, so that its prints and breakpoints see the user's values."""
+    from tilelang.dialects.func import functions
+    from tilelang.driver import at_level
+    from tilelang.runtime.interp import Interpreter
+    from tilelang.target import host_target
+
+    function = next(f for f in functions(module) if f.sym_name == name)
+    if module.level != "tensor" or "inout" in function.roles:
+        Interpreter(at_level(module, "tile", host_target())).run(name, arrays)
+        return
+    count = len(function.args)
+    for array, result in zip(arrays[count:], Interpreter(module).run(name, arrays[:count])):
+        array[...] = result
 
 
 def arrays_of(call: Call) -> list[Any]:

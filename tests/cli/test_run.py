@@ -319,3 +319,9 @@ def test_sanitize_reports_overflow_where_asked() -> None:
     message = fails(1, "run", "-", "--sanitize", "--overflow", "--arg", "x=rand:i8[40]:2:8", input=WRAPS)
     assert "error[check-overflow]" in message and "out[i] = x[i] * 100" in message
     assert "--sanitize" in fails(2, "run", "-", "--overflow", input=WRAPS)
+
+
+def test_prints_of_whole_tensor_functions_show_when_interpreted() -> None:
+    text = 'M, N = dims("M N")\n\ndef f(x: f32[M, N]) -> f32[M]:\n    print("all of", x)\n    return sum(x, axis=1)\n'
+    out = ok("run", "-", "--mode", "interpret", "--arg", "x=ones:f32[2,3]", "--verify", input=text).stdout
+    assert "all of [[1. 1. 1.]\n [1. 1. 1.]]" in out and ": ok" in out

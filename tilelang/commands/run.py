@@ -247,12 +247,12 @@ def run_compiled(job: Job, target: Target, watch: Watch, diagnostics: Diagnostic
 
 
 def run_interpreted(job: Job, mode: str, target: Target, watch: Watch, diagnostics: Diagnostics, repeat: int, overflow: bool) -> None:
-    from tilelang.kernel import arrays_of
+    from tilelang.kernel import arrays_of, interpret
     from tilelang.passes.pipelines import pipeline_to
     from tilelang.runtime.check import check
-    from tilelang.runtime.interp import Interpreter
 
-    module = build(job.kernel, job.call.spec, diagnostics)
+    source = build(job.kernel, job.call.spec, diagnostics)
+    module = source.clone()
     watch.lower(module, pipeline_to("tile", module.level), target, diagnostics)
     name = job.kernel.__name__
     before = [job.inputs[i].copy() for i in job.inouts]
@@ -261,7 +261,7 @@ def run_interpreted(job: Job, mode: str, target: Target, watch: Watch, diagnosti
         _restore(job, before)
         start = time.perf_counter()
         if mode == "interpret":
-            Interpreter(module).run(name, arrays_of(job.call))
+            interpret(source.clone(), name, arrays_of(job.call))
         elif reports := check(module, name, arrays_of(job.call), overflow=overflow):
             raise TileError(reports)
         times.append(time.perf_counter() - start)
