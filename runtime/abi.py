@@ -37,13 +37,15 @@ class ArgumentError(ValueError):
     """A value that a parameter cannot take.
 
     reason: "not-array", "masked", "dtype", "rank", "device", "strides", "read-only", "count", "range" or "scalar".
-    index: position in the signature, None while unknown. The message says what is and what was expected.
+    index: position in the signature, None while unknown. device: where the array is, with the reason "device". The message says what is
+    and what was expected.
     """
 
-    def __init__(self, reason: str, message: str, index: int | None = None) -> None:
+    def __init__(self, reason: str, message: str, index: int | None = None, device: str = "") -> None:
         super().__init__(message)
         self.reason = reason
         self.index = index
+        self.device = device
 
 
 @functools.cache
@@ -164,7 +166,8 @@ def _describe_dlpack(array: Any) -> ArrayInfo:
     kind, number = array.__dlpack_device__()
     device = _DL_DEVICES.get(int(kind), f"device {int(kind)}")
     if device != "cpu":
-        raise ArgumentError("device", f"an array on {device}:{number}; kernels of this target take CPU arrays")
+        device = f"{device}:{number}"
+        raise ArgumentError("device", f"an array on {device}; kernels of this target take CPU arrays", device=device)
     try:
         capsule = array.__dlpack__(max_version=(1, 0))
     except TypeError:  # a producer older than DLPack 1.0
@@ -350,7 +353,7 @@ def scalar_slot(dtype: str, value: Any) -> int:
 def check_tensor(arg: TensorArg, info: ArrayInfo) -> tuple[int, ...]:
     """The strides in elements of an array that suits the parameter. Raises ArgumentError."""
     if info.device != "cpu":
-        raise ArgumentError("device", f"an array on {info.device}; kernels of this target take CPU arrays")
+        raise ArgumentError("device", f"an array on {info.device}; kernels of this target take CPU arrays", device=info.device)
     if info.dtype != arg.dtype:
         raise ArgumentError("dtype", f"expected dtype {arg.dtype}, got {info.dtype}")
     if len(info.shape) != arg.rank:

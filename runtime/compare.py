@@ -118,7 +118,7 @@ def _same_bits(a: Any, b: Any) -> bool:
     return a.tobytes() == b.tobytes()
 
 
-def _difference(a: Any, b: Any, tolerance: float, outliers: float, scale_from: Any = None) -> str | None:
+def _difference(a: Any, b: Any, tolerance: float, outliers: float) -> str | None:
     """None when b equals a within tolerance * magnitude, in all but a share of `outliers` of the elements; else where it does not."""
     if a.shape != b.shape:
         return f"has shape {a.shape} before and {b.shape} after"

@@ -17,11 +17,6 @@ from tilelang.ir.expr import Sym
 from tilelang.ir.types import Scalar
 from tilelang.runtime import abi
 
-_REASONS = {
-    "not-array": "argument-kind", "masked": "argument-kind", "scalar": "argument-kind", "range": "argument-kind", "device": "argument-device",
-    "read-only": "argument-read-only", "strides": "argument-kind", "dtype": "argument-dtype", "rank": "argument-shape",
-}  # fmt: skip
-
 
 @dataclass
 class Call:
@@ -155,9 +150,8 @@ class Binder:
         try:
             info = abi.describe(value)
         except abi.ArgumentError as error:
-            slug = _REASONS[error.reason]
-            if slug == "argument-device":
-                self._fail(slug, p, name=p.name, found=str(error), expected="the CPU")
+            if error.reason == "device":
+                self._fail("argument-device", p, name=p.name, found=error.device, expected="the CPU")
             plain = error.reason == "not-array"
             help = "np.asarray(x) makes an array of numbers" if plain and p.role == "in" and isinstance(value, (list, tuple, int, float)) else None
             expected = f"an array {self._type_text(p)}" + ("" if plain else f": {error}")
@@ -256,6 +250,8 @@ class Binder:
         try:
             info = abi.describe(array)
         except abi.ArgumentError as error:
+            if error.reason == "device":
+                self._fail("argument-device", None, name=name, found=error.device, expected="the CPU")
             self._fail("argument-kind", None, name=name, found=_text(array), expected=f"an array {dtype}{list(shape)}: {error}")
         if info.device != "cpu":
             self._fail("argument-device", None, name=name, found=info.device, expected="the CPU")

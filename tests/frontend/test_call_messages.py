@@ -52,3 +52,21 @@ def test_arguments(kernel: Any, args: tuple[Any, ...], out: Any, message: str, h
         kernel(*args, out=out)
     (found,) = caught.value.diagnostics
     assert (found.message, found.help) == (message, help)
+
+
+class OnDevice:
+    """What DLPack shows of an array in the memory of another device."""
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 2, 0
+
+    def __dlpack__(self, **_: Any) -> Any:
+        raise AssertionError("the device is looked at first")
+
+
+@pytest.mark.parametrize(("args", "out", "name"), [((OnDevice(), Y, 1, 2), None, "x"), ((X, Y, 1, 2), OnDevice(), "out")])
+def test_arrays_of_another_device(args: tuple[Any, ...], out: Any, name: str) -> None:
+    with pytest.raises(TileError) as caught:
+        scaled(*args, out=out)
+    text = str(caught.value)
+    assert f"error[argument-device]: argument '{name}' is on device cuda:0, expected the CPU" in text and "help: move it: x.cpu()" in text
